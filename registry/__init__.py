@@ -1,0 +1,1 @@
+"""What Lorry knows: the registry in PostgreSQL and everything that changes it."""

@@ -1,0 +1,115 @@
+"""Submitting and reading jobs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC
+from typing import Any
+
+from sqlalchemy import Row, Select, and_, select
+from sqlalchemy.orm import Session
+
+from registry.adapters import Resolved
+from registry.errors import NotFound
+from registry.ids import new_id
+from registry.models import Adapter, Job, JobInput, JobOutput
+from registry.shapes import JobCreate
+from registry.states import OPEN, State
+
+_DAY = Job.created_at.op("AT TIME ZONE")("UTC")
+
+
+def submit(session: Session, tenant_id: str, request: JobCreate, resolved: Resolved, max_tokens: int) -> uuid.UUID:
+    """Store a checked job; it exists once the caller's transaction commits."""
+    adapter = resolved.adapter
+    job = Job(
+        id=new_id(),
+        tenant_id=tenant_id,
+        deployment=resolved.deployment,
+        adapter_id=adapter.adapter_id if adapter else None,
+        model=request.model,
+        custom_id=request.custom_id,
+    )
+    session.add(job)
+    session.flush()  # the database's clock gives created_at, and with it the day
+    day = job.created_at.astimezone(UTC).date()
+    session.add(JobInput(day=day, job_id=job.id, tenant_id=tenant_id, body=input_body(request, max_tokens)))
+    session.flush()
+    return job.id
+
+
+def input_body(request: JobCreate, max_tokens: int) -> dict[str, Any]:
+    """What the worker needs to run the job, and the tenant's own metadata."""
+    sampling = {
+        "max_tokens": max_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "stop": request.stops,
+        "seed": request.seed,
+    }
+    return {**request.body, "sampling": sampling, "metadata": request.metadata}
+
+
+def select_views(tenant_id: str) -> Select[*tuple[Any, ...]]:
+    """The columns that `shapes.job_view` reads, of one tenant's jobs."""
+    day = _DAY.cast(JobInput.day.type)
+    return (
+        select(
+            Job.id,
+            Job.seq,
+            Job.state,
+            Job.model,
+            Job.custom_id,
+            Job.created_at,
+            Job.started_at,
+            Job.finished_at,
+            Job.prompt_tokens,
+            Job.output_tokens,
+            Job.error_code,
+            Job.error_message,
+            Job.finish_reason,
+            Job.timing,
+            Adapter.version.label("adapter_version"),
+            JobInput.body["metadata"].label("metadata"),
+            JobOutput.text,
+        )
+        .outerjoin(Adapter, and_(Adapter.tenant_id == Job.tenant_id, Adapter.adapter_id == Job.adapter_id))
+        .outerjoin(JobInput, and_(JobInput.day == day, JobInput.job_id == Job.id))
+        .outerjoin(JobOutput, and_(JobOutput.day == day, JobOutput.job_id == Job.id))
+        .where(Job.tenant_id == tenant_id)
+    )
+
+
+def get(session: Session, tenant_id: str, job_id: uuid.UUID) -> Row[Any]:
+    """One job's view row. Raises NotFound, the same for missing and foreign."""
+    row = session.execute(select_views(tenant_id).where(Job.id == job_id)).one_or_none()
+    if row is None:
+        raise NotFound("No such job: check the id.")
+    return row
+
+
+def page(
+    session: Session, tenant_id: str, *, after: uuid.UUID | None, limit: int, status: str | None
+) -> Sequence[Row[Any]]:
+    """View rows, newest first, at most `limit` + 1: the extra one says that more follow.
+
+    Raises NotFound for an `after` that is not the tenant's.
+    """
+    query = select_views(tenant_id).order_by(Job.seq.desc()).limit(limit + 1)
+    if after is not None:
+        query = query.where(Job.seq < _seq_of(session, tenant_id, after))
+    if status == "running":
+        query = query.where(Job.state == State.RUNNING, Job.started_at.is_not(None))
+    elif status == "queued":
+        query = query.where(Job.state.in_(OPEN), Job.started_at.is_(None))
+    elif status is not None:
+        query = query.where(Job.state == status)
+    return session.execute(query).all()
+
+
+def _seq_of(session: Session, tenant_id: str, job_id: uuid.UUID) -> int:
+    seq = session.scalar(select(Job.seq).where(Job.tenant_id == tenant_id, Job.id == job_id))
+    if seq is None:
+        raise NotFound("No such job: check `after`.", param="after")
+    return seq

@@ -1,0 +1,51 @@
+"""Schema changes: fail fast, one at a time, fit for the release that still runs.
+
+`upgrade(url)` brings a database to the newest revision; `python -m registry.migrations` does so for this installation.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+from sqlalchemy.engine import Connection
+from sqlalchemy.orm import Session
+
+_HERE = Path(__file__).parent
+
+
+def config(url: str) -> Config:
+    """Alembic's configuration, without an ini file."""
+    made = Config()
+    made.set_main_option("script_location", str(_HERE))
+    made.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
+    return made
+
+
+def upgrade(url: str, revision: str = "head") -> None:
+    """Run every missing migration. Safe to call from several processes: an advisory lock orders them."""
+    command.upgrade(config(url), revision)
+
+
+def head() -> str | None:
+    """The newest revision that this release knows."""
+    return ScriptDirectory(str(_HERE)).get_current_head()
+
+
+def current(session: Session) -> str | None:
+    """The revision that the database is at; None before the first."""
+    if session.scalar(text("SELECT to_regclass('alembic_version')")) is None:
+        return None
+    found: str | None = session.scalar(text("SELECT version_num FROM alembic_version"))
+    return found
+
+
+def run_sql(connection: Connection, *names: str) -> None:
+    """Execute SQL files of this folder, whole: only the driver itself takes several statements in one string."""
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    for name in names:
+        driver.execute((_HERE / "sql" / name).read_text(encoding="utf-8"))

@@ -1,0 +1,25 @@
+"""The tables, one file a family. The migrations make them; a test compares the two."""
+
+from registry.models.adapters import Adapter
+from registry.models.base import Base
+from registry.models.bases import BaseAlias, BaseModel, Deployment
+from registry.models.jobs import Job, JobInput, JobOutput
+from registry.models.tenants import ApiKey, Tenant
+from registry.models.usage import Tally, UsageDay
+from registry.models.workers import Worker
+
+__all__ = [
+    "Adapter",
+    "ApiKey",
+    "Base",
+    "BaseAlias",
+    "BaseModel",
+    "Deployment",
+    "Job",
+    "JobInput",
+    "JobOutput",
+    "Tally",
+    "Tenant",
+    "UsageDay",
+    "Worker",
+]

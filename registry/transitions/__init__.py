@@ -1,0 +1,24 @@
+"""Every change of a job's state: one named function each, one guarded UPDATE each. Zero rows means: it has moved on.
+
+The first arrow, queued -> dispatched, is the pick: `registry.backlog.pick`.
+"""
+
+from registry.transitions.back import hand_back, message_lost, rescue
+from registry.transitions.claim import Claimed, ClaimedAdapter, claim, start
+from registry.transitions.ends import cancel, expire, fail_unavailable
+from registry.transitions.settle import Outcome, settle
+
+__all__ = [
+    "Claimed",
+    "ClaimedAdapter",
+    "Outcome",
+    "cancel",
+    "claim",
+    "expire",
+    "fail_unavailable",
+    "hand_back",
+    "message_lost",
+    "rescue",
+    "settle",
+    "start",
+]

@@ -1,0 +1,59 @@
+"""Back to queued: handed back by its worker, rescued from a dead one, or its message lost."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+MAX_CRASHES = 3
+"""A job that was in the engine at this many worker deaths, the last one alone, fails as `worker_lost`."""
+
+_WAIT_AGAIN = "state = 'queued', worker = NULL, claimed_at = NULL, started_at = NULL, dispatched_at = NULL, turn = NULL"
+
+# Only this module's constants enter the statements' text; a caller's values are bound parameters.
+_HAND_BACK = text(f"""
+UPDATE jobs SET {_WAIT_AGAIN}, attempts = attempts + :attempts
+FROM unnest(cast(:ids AS uuid[]), cast(:fences AS integer[])) AS mine (id, fence)
+WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND jobs.state IN ('running')
+RETURNING jobs.id
+""")  # noqa: S608
+
+_RESCUE = text(f"""
+UPDATE jobs SET {_WAIT_AGAIN}, crashes = crashes + (started_at IS NOT NULL)::int
+WHERE worker = :worker AND state IN ('running') AND NOT (started_at IS NOT NULL AND crashes + 1 >= :max_crashes)
+RETURNING id
+""")  # noqa: S608
+
+_GIVE_UP = text("""
+UPDATE jobs SET state = 'failed', finished_at = clock_timestamp(), crashes = crashes + 1, error_code = 'worker_lost',
+    error_message = 'The worker died each time this job ran, at last with nothing beside it. Change the document.'
+WHERE worker = :worker AND state IN ('running') AND started_at IS NOT NULL AND crashes + 1 >= :max_crashes
+RETURNING id
+""")
+
+_MESSAGE_LOST = text(f"""
+UPDATE jobs SET {_WAIT_AGAIN} WHERE id = ANY(:ids) AND state IN ('dispatched') RETURNING id
+""")  # noqa: S608
+
+
+def hand_back(session: Session, jobs: Sequence[tuple[uuid.UUID, int]], *, retried: bool = False) -> set[uuid.UUID]:
+    """Give (id, fence) pairs back unharmed: a drain, a dead engine, no room. `retried` spends one attempt."""
+    ids, fences = [job_id for job_id, _ in jobs], [fence for _, fence in jobs]
+    return set(session.scalars(_HAND_BACK, {"ids": ids, "fences": fences, "attempts": int(retried)}))
+
+
+def rescue(session: Session, worker: uuid.UUID) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
+    """Take back what a dead worker held: (queued again, given up as `worker_lost`).
+
+    A job with crashes runs alone, so the one that reaches `MAX_CRASHES` was alone when its worker died.
+    """
+    given_up = set(session.scalars(_GIVE_UP, {"worker": worker, "max_crashes": MAX_CRASHES}))
+    return set(session.scalars(_RESCUE, {"worker": worker, "max_crashes": MAX_CRASHES})), given_up
+
+
+def message_lost(session: Session, ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+    """Queue dispatched jobs again whose message Redis no longer has."""
+    return set(session.scalars(_MESSAGE_LOST, {"ids": list(ids)}))
