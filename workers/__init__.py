@@ -1,0 +1,1 @@
+"""Queue workers: dispatcher, planner, engines, settling, leaving the house."""

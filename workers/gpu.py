@@ -1,0 +1,139 @@
+"""A GPU worker's parts, put together: presence, writer, engine, planner. One per process, made by `workers.main`."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from registry import base_models, deployments
+from registry.db import SYSTEM_ROLE, Database
+from registry.errors import EngineStartFailed, LorryError
+from registry.logs import get_logger
+from registry.models import BaseModel, Deployment
+from registry.prompts import PromptFormat
+from registry.settings import Settings
+from registry.store import Store
+from workers import outcomes
+from workers.engine_choice import make_engine
+from workers.planner import Planner
+from workers.policy import Rules
+from workers.preparation import Preparation
+from workers.presence import Presence
+from workers.settle import Writer
+
+ENGINE_RESTARTS = 3
+"""Starts in a row that may fail before the process gives up and lets its supervisor start a new one."""
+
+_log = get_logger("worker")
+_current: GpuWorker | None = None
+
+
+def held_capacity(settings: Settings, max_num_seqs: int, max_loras: int) -> int:
+    """How many jobs a worker holds (design section 8): what the planner can see and choose from."""
+    return settings.held or min(256, max(8 * max_num_seqs, 16 * max_loras))
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What this worker serves."""
+
+    deployment: Deployment
+    base: BaseModel
+    capacity: int
+
+
+def assignment(database: Database, settings: Settings, name: str) -> Assignment:
+    """Read the deployment and its base. Raises NotFound."""
+    with database.transaction() as session:
+        deployment = deployments.get(session, name)
+        base = base_models.get(session, deployment.base_model)
+    return Assignment(deployment, base, held_capacity(settings, deployment.max_num_seqs, deployment.max_loras))
+
+
+class GpuWorker:
+    """Start it, `run` jobs from any number of threads, `drain`, `close`."""
+
+    def __init__(self, settings: Settings, name: str, serves: Assignment) -> None:
+        self._settings = settings
+        self._database = Database(settings.resolved_database_url, SYSTEM_ROLE, pool_size=4)
+        deployment, base = serves.deployment, serves.base
+        self.presence = Presence(
+            self._database,
+            settings.resolved_database_url,
+            name,
+            deployment.name,
+            serves.capacity,
+            settings.beat_s,
+        )
+        self._writer = Writer(self._database, deployment.name, lambda: self.presence.worker_id)
+        self._engine = make_engine(settings, deployment, base)
+        self._preparation = Preparation(PromptFormat(Path(base.path), base.template), deployment.max_model_len)
+        rules = Rules(
+            max_live=deployment.max_num_seqs,
+            max_loras=deployment.max_loras,
+            grouping_max_wait_s=settings.grouping_max_wait_s,
+            adapter_max_wait_s=settings.adapter_max_wait_s,
+        )
+        self._planner = Planner(self._engine, rules, Store(settings.store_dir), self._writer, self._restart_engine)
+        self.failed = threading.Event()
+
+    def start(self) -> None:
+        """Start the engine, then say `ready`. Raises EngineStartFailed."""
+        self._engine.start()
+        self.presence.ready(self._planner.report, self._planner.held_ids, self._planner.abandon)
+
+    def run(self, job_id: uuid.UUID) -> None:
+        """Claim a job, run it, and return when its ending is written. Returns at once when it is not to be had."""
+        claimed = self._writer.claim(job_id).result()
+        if claimed is None:
+            return
+        try:
+            job = self._preparation.held_job(claimed)
+        except LorryError as error:
+            self._writer.settle(outcomes.failed(claimed.job_id, claimed.fence, error)).result()
+            return
+        self._planner.hold(job)
+        job.done.result()
+
+    def drain(self) -> None:
+        """Hand back what has not begun, finish what ends within the grace, hand back the rest."""
+        self.presence.become("draining")
+        self._planner.drain(self._settings.drain_grace_s)
+
+    def close(self) -> None:
+        """Stop the engine and say goodbye."""
+        self._engine.close()
+        self._writer.close()
+        self.presence.end()
+        self._database.close()
+
+    def _restart_engine(self) -> None:
+        threading.Thread(target=self._start_again, name="engine-restart", daemon=True).start()
+
+    def _start_again(self) -> None:
+        for attempt in range(1, ENGINE_RESTARTS + 1):
+            self._engine.close()
+            try:
+                self._engine.start()
+            except EngineStartFailed as error:
+                _log.error("the engine did not start again", attempt=attempt, error=error.message)
+            else:
+                _log.info("the engine runs again", attempt=attempt)
+                self._planner.resume()
+                return
+        self.failed.set()
+
+
+def install(worker: GpuWorker) -> None:
+    """Make this the process's worker, for its tasks."""
+    global _current
+    _current = worker
+
+
+def current() -> GpuWorker:
+    """The process's worker."""
+    if _current is None:
+        raise EngineStartFailed("This process has no engine: start it with `lorry worker`.")
+    return _current

@@ -1,0 +1,109 @@
+"""From how a job's run ended to what the registry shall say: one function, no I/O.
+
+Generated                     -> succeeded
+GenerationFailed, first time  -> handed back, one attempt spent
+EngineDead, HandBack          -> handed back unharmed
+any other LorryError          -> failed with the error's code
+Gone                          -> nothing: the row was cancelled or belongs to somebody else
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from registry.errors import EngineDead, GenerationFailed, LorryError
+from registry.transitions import Outcome
+from workers.generation import Generated
+from workers.held import HeldJob
+
+MAX_ATTEMPTS = 2
+"""A request that the engine lost is tried once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """The job returns to the backlog. `retried` spends an attempt."""
+
+    retried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Somebody else has ended the job or will: write nothing."""
+
+
+Ending: TypeAlias = Generated | LorryError | HandBack | Gone
+
+
+def conclude(job: HeldJob, ending: Ending, *, now_s: float, stalled_ms: float) -> Outcome | HandBack | None:
+    """What to write for a job; None for nothing."""
+    match ending:
+        case Gone():
+            return None
+        case HandBack():
+            return ending
+        case EngineDead():
+            return HandBack()
+        case GenerationFailed() if job.claimed.attempts + 1 < MAX_ATTEMPTS:
+            return HandBack(retried=True)
+        case LorryError():
+            return failed(job.claimed.job_id, job.claimed.fence, ending)
+        case _:
+            return _succeeded(job, ending, now_s, stalled_ms)
+
+
+def failed(job_id: Any, fence: int, error: LorryError) -> Outcome:
+    """A job's failure, in the words of the error: they carry no tenant text."""
+    return Outcome(job_id, fence, "failed", error_code=error.code, error_message=error.message)
+
+
+def _succeeded(job: HeldJob, result: Generated, now_s: float, stalled_ms: float) -> Outcome:
+    held_ms = max(0.0, (job.admitted_at_s - job.held_at_s) * 1000 - job.swap_wait_ms)
+    swap = _swap(job, stalled_ms) if job.generation.adapter is not None else None
+    timing = {
+        "queued_ms": round(job.claimed.queued_ms, 3),
+        "held_ms": round(held_ms, 3),
+        "swap": swap,
+        "prefill_ms": round(result.prefill_ms, 3),
+        "decode_ms": round(result.decode_ms, 3),
+        "running_batch": {"jobs": job.batch_jobs, "adapters": job.batch_adapters},
+    }
+    accounted_ms = job.claimed.queued_ms + held_ms + job.swap_wait_ms + result.prefill_ms + result.decode_ms
+    return Outcome(
+        job.claimed.job_id,
+        job.claimed.fence,
+        "succeeded",
+        text=result.text,
+        finish_reason=result.finish_reason,
+        prompt_tokens=result.prompt_tokens,
+        output_tokens=result.output_tokens,
+        timing=timing,
+        accounted_ms=accounted_ms,
+        swap_ms=_swap_share_ms(job),
+        engine_ms=(now_s - job.admitted_at_s) * 1000 / max(1, job.batch_jobs),
+    )
+
+
+def _swap(job: HeldJob, stalled_ms: float) -> dict[str, Any]:
+    record = job.swap
+    if record is None:
+        return {"state": "hot", "stalled_ms": round(stalled_ms, 3)}
+    return {
+        "state": record.swap.state,
+        "fetch_ms": round(record.fetch_ms, 3),
+        "load_ms": round(record.swap.load_ms, 3),
+        "activate_ms": round(record.swap.activate_ms, 3),
+        "wait_ms": round(job.swap_wait_ms, 3),
+        "evicted": record.evicted,
+        "shared_by": record.shared_by,
+        "stalled_ms": round(stalled_ms, 3),
+    }
+
+
+def _swap_share_ms(job: HeldJob) -> float:
+    """A swap is paid for once: its cost is split among the jobs that waited for it."""
+    record = job.swap
+    if record is None:
+        return 0.0
+    return (record.fetch_ms + record.swap.load_ms + record.swap.activate_ms) / max(1, record.shared_by)

@@ -1,0 +1,121 @@
+"""A worker's presence: its row, its beat, and the jobs it must let go. One thread, one connection of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+
+import psycopg
+from sqlalchemy.exc import SQLAlchemyError
+
+from registry import presence, wake
+from registry.db import Database
+from registry.errors import Unavailable
+from registry.logs import get_logger
+from registry.presence import Beat
+
+RETRY_S = 1.0
+LISTEN_S = 0.5
+"""How soon `end` is heard."""
+
+_log = get_logger("presence")
+
+
+class Presence:
+    """Registers at once, then beats until `end`. `worker_id` changes when this incarnation was declared dead."""
+
+    def __init__(
+        self,
+        database: Database,
+        url: str,
+        name: str,
+        deployment: str,
+        capacity: int,
+        beat_s: float,
+    ) -> None:
+        self._database = database
+        self._url = url
+        self._name = name
+        self._deployment = deployment
+        self._capacity = capacity
+        self._beat_s = beat_s
+        self._state = "starting"
+        self._stop = threading.Event()
+        self._report: Callable[[], Beat] = lambda: Beat(0, 0, {})
+        self._held: Callable[[], set[uuid.UUID]] = set
+        self._abandon: Callable[[set[uuid.UUID]], None] = lambda _ids: None
+        self.worker_id = self._register()
+        self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
+        self._thread.start()
+
+    def ready(
+        self, report: Callable[[], Beat], held: Callable[[], set[uuid.UUID]], abandon: Callable[[set[uuid.UUID]], None]
+    ) -> None:
+        """The worker takes jobs from now on: what to report, what it holds, how to let jobs go."""
+        self._report, self._held, self._abandon = report, held, abandon
+        self.become("ready")
+
+    def become(self, state: str) -> None:
+        """Write `ready`, `draining` or `ended`."""
+        self._state = state
+        try:
+            with self._database.transaction() as session:
+                presence.become(session, self.worker_id, state)
+        except (Unavailable, SQLAlchemyError):
+            _log.warning("the worker's state could not be written", state=state)
+
+    def end(self) -> None:
+        """Stop beating and say goodbye."""
+        self._stop.set()
+        self._thread.join(timeout=5)
+        self.become("ended")
+
+    def _register(self) -> uuid.UUID:
+        with self._database.transaction() as session:
+            presence.supersede(session, self._name, socket.gethostname(), os.getpid())
+            return presence.register(
+                session, self._name, self._deployment, socket.gethostname(), os.getpid(), self._capacity
+            )
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with wake.listen(self._url, wake.CANCELLED) as listener:
+                    self._beat_until_lost(listener)
+            except (Unavailable, SQLAlchemyError, psycopg.Error) as error:
+                _log.warning("no beat: the registry is away", error=type(error).__name__)
+                self._stop.wait(RETRY_S)
+
+    def _beat_until_lost(self, listener: psycopg.Connection[tuple[object, ...]]) -> None:
+        """A beat every `beat_s`; a cancel's notice makes us compare what we hold sooner."""
+        while not self._stop.is_set():
+            self._beat()
+            due_s = time.monotonic() + self._beat_s
+            while not self._stop.is_set() and (left_s := due_s - time.monotonic()) > 0:
+                for _notice in listener.notifies(timeout=min(left_s, LISTEN_S), stop_after=1):
+                    self._let_go()
+
+    def _beat(self) -> None:
+        with self._database.transaction() as session:
+            alive = presence.beat(session, self.worker_id, self._report())
+        if alive:
+            self._let_go()
+            return
+        _log.error("this worker was declared dead: it lets all its jobs go and registers anew")
+        self._abandon(self._held())
+        self.worker_id = self._register()
+        self.become(self._state)
+
+    def _let_go(self) -> None:
+        """Abandon held jobs that the registry no longer gives to us. Ids are read first: later claims are ours."""
+        held = self._held()
+        if not held:
+            return
+        with self._database.transaction() as session:
+            lost = held - presence.holding(session, self.worker_id)
+        if lost:
+            self._abandon(lost)

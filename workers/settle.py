@@ -1,0 +1,155 @@
+"""The grouped writer: claims, starts, outcomes and hand-backs of many jobs in few transactions, by one thread.
+
+While PostgreSQL is away it keeps everything in memory and tries again: an outcome is never thrown away. The fence in
+every write makes a late one harmless.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from registry import transitions
+from registry.db import Database
+from registry.errors import Unavailable
+from registry.logs import get_logger
+from registry.transitions import Claimed, Outcome
+
+GATHER_S = 0.005
+"""How long the first write of a group waits for company."""
+MAX_GROUP = 512
+RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
+REFUSALS = (SQLAlchemyError, ValueError, TypeError)
+"""What one bad write can bring: the database or the JSON encoder will not have it."""
+
+_log = get_logger("settle")
+
+
+@dataclass(slots=True)
+class _Write:
+    kind: str
+    job_id: uuid.UUID
+    payload: Any
+    future: Future[Any] = field(default_factory=Future)
+
+
+class Writer:
+    """One thread, one connection. Every method returns at once with a future that is set after the commit."""
+
+    def __init__(self, database: Database, deployment: str, worker: Callable[[], uuid.UUID]) -> None:
+        """`worker`: the incarnation to claim for, which changes when it was declared dead."""
+        self._database = database
+        self._deployment = deployment
+        self._worker = worker
+        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
+
+    def claim(self, job_id: uuid.UUID) -> Future[Claimed | None]:
+        """Take a dispatched job. None: it is not to be had (cancelled, taken, or its message is stale)."""
+        return self._put(_Write("claim", job_id, None))
+
+    def start(self, job_id: uuid.UUID, fence: int) -> Future[bool]:
+        """Mark a job as entering the engine. False: do not run it."""
+        return self._put(_Write("start", job_id, (job_id, fence)))
+
+    def settle(self, outcome: Outcome) -> Future[bool | None]:
+        """Write an ending. False: the job was fenced off. None: the database refuses this outcome."""
+        return self._put(_Write("settle", outcome.job_id, outcome))
+
+    def hand_back(self, job_id: uuid.UUID, fence: int, *, retried: bool) -> Future[bool | None]:
+        """Return a job to the backlog. False: it was fenced off."""
+        return self._put(_Write("retry" if retried else "back", job_id, (job_id, fence)))
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Write what is there, then stop."""
+        self._queue.put(None)
+        self._thread.join(timeout_s)
+
+    def _put(self, write: _Write) -> Future[Any]:
+        self._queue.put(write)
+        return write.future
+
+    def _run(self) -> None:
+        while (first := self._queue.get()) is not None:
+            group, closing = self._gather(first)
+            for kind in ("settle", "back", "retry", "start", "claim"):
+                self._write_kind(kind, [write for write in group if write.kind == kind])
+            if closing:
+                return
+
+    def _gather(self, first: _Write) -> tuple[list[_Write], bool]:
+        group, until = [first], time.monotonic() + GATHER_S
+        while len(group) < MAX_GROUP:
+            try:
+                write = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                return group, False
+            if write is None:
+                return group, True
+            group.append(write)
+        return group, False
+
+    def _write_kind(self, kind: str, writes: list[_Write]) -> None:
+        waiting = [write for write in writes if write.future.set_running_or_notify_cancel()]
+        if not waiting:
+            return
+        try:
+            answers = self._until_written(kind, waiting)
+        except REFUSALS as error:
+            self._one_by_one(kind, waiting, error)
+            return
+        for write in waiting:
+            write.future.set_result(answers.get(write.job_id))
+
+    def _one_by_one(self, kind: str, writes: list[_Write], error: Exception) -> None:
+        """The database refuses something in the group: let it spoil its own write only."""
+        if len(writes) == 1:
+            _log.error("a write was refused", kind=kind, job=str(writes[0].job_id), error=type(error).__name__)
+            writes[0].future.set_result(None)
+            return
+        for write in writes:
+            try:
+                answers = self._until_written(kind, [write])
+            except REFUSALS as refusal:
+                self._one_by_one(kind, [write], refusal)
+            else:
+                write.future.set_result(answers.get(write.job_id))
+
+    def _until_written(self, kind: str, writes: list[_Write]) -> dict[uuid.UUID, Any]:
+        tries = 0
+        while True:
+            try:
+                with self._database.transaction() as session:
+                    return self._statement(session, kind, writes)
+            except Unavailable:
+                if tries == 0:
+                    _log.warning("the registry is away; outcomes are kept", kind=kind, jobs=len(writes))
+                time.sleep(RETRY_S[min(tries, len(RETRY_S) - 1)])
+                tries += 1
+
+    def _statement(self, session: Session, kind: str, writes: list[_Write]) -> dict[uuid.UUID, Any]:
+        if kind == "claim":
+            ids = [write.job_id for write in writes]
+            claimed = transitions.claim(session, ids, self._deployment, self._worker())
+            return {job.job_id: job for job in claimed}
+        payloads = [write.payload for write in writes]
+        if kind == "start":
+            done = transitions.start(session, payloads)
+        elif kind == "settle":
+            done = transitions.settle(session, payloads)
+        else:
+            done = transitions.hand_back(session, payloads, retried=kind == "retry")
+        fenced = len(writes) - len(done)
+        if fenced:
+            _log.info("writes of jobs that are no longer ours were refused", kind=kind, jobs=fenced)
+        return {write.job_id: write.job_id in done for write in writes}
