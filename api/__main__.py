@@ -1,0 +1,10 @@
+"""`python -m api`: serve the API until SIGTERM."""
+
+from api.server import make_server
+from registry.logs import configure_logs
+from registry.settings import get_settings
+
+if __name__ == "__main__":
+    settings = get_settings()
+    configure_logs(settings.log_level)
+    make_server(settings).run()

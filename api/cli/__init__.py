@@ -1,0 +1,36 @@
+"""The `lorry` command: the table of its commands, each in a module of its own that is imported when it is used."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import typer
+
+from api.cli.lazy import Entry, LazyGroup
+
+HELP = "Many tenants' LoRA jobs in one GPU batch. Start with `lorry demo`, or `lorry up` for a stack of your own."
+
+
+class _Commands(LazyGroup):
+    entries: ClassVar[dict[str, Entry]] = {
+        "demo": Entry("api.cli.demo", "Run the whole thing once: four tenants, four adapters, real jobs.", "demo"),
+        "up": Entry("api.cli.up", "Run database, broker, API, dispatcher, workers and Flower on this machine.", "up"),
+        "status": Entry("api.cli.status", "Show servers, workers, backlogs and processes.", "status"),
+        "doctor": Entry("api.cli.doctor", "Check this machine and say what to mend.", "doctor"),
+        "worker": Entry("api.cli.worker", "Run one GPU worker by hand.", "worker"),
+        "tenants": Entry("api.cli.tenants", "Make and list tenants."),
+        "keys": Entry("api.cli.keys", "Make, list and revoke API keys."),
+        "bases": Entry("api.cli.bases", "Register and list base models."),
+        "deployments": Entry("api.cli.deployments", "Add and list rank classes of a base."),
+        "adapters": Entry("api.cli.adapters", "Check, push, list and activate adapters."),
+        "jobs": Entry("api.cli.jobs", "Look at jobs: states, times and timings, never texts."),
+    }
+
+
+# Rich tracebacks print local variables, which may hold a tenant's text or a key.
+app = typer.Typer(cls=_Commands, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def _root() -> None:
+    """Keeps the application a group."""

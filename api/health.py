@@ -1,0 +1,33 @@
+"""/livez: the process answers. /readyz: it can do its work: the database is there, with this release's schema."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from api.deps import Shared
+from registry import migrations
+from registry.errors import Unavailable
+
+router = APIRouter(tags=["health"])
+
+
+class Health(BaseModel):
+    """What a probe reads."""
+
+    status: str = "ok"
+
+
+@router.get("/livez")
+def livez() -> Health:
+    """Always 200 while the process runs."""
+    return Health()
+
+
+@router.get("/readyz")
+def readyz(services: Shared) -> Health:
+    """200, or 503 while the database is away or its schema is not this release's."""
+    with services.database.transaction() as session:
+        if migrations.current(session) != services.schema_head:
+            raise Unavailable("The database's schema is not this release's; run `python -m registry.migrations`.")
+    return Health()

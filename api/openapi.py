@@ -1,0 +1,91 @@
+"""The OpenAPI document: FastAPI's, with the bodies that we read ourselves and the form of our errors."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from api.adapters import Activation
+from registry.shapes import JobCreate
+
+_BODIES: Final[tuple[type[BaseModel], ...]] = (JobCreate, Activation)
+_PRIVATE: Final = {
+    400: "The request is not valid",
+    401: "The API key is not valid",
+    503: "The database is away; try again",
+}
+_BY_ROUTE: Final[dict[tuple[str, str], dict[int, str]]] = {
+    ("get", "/readyz"): {503: "The database is away or at another release's schema"},
+    ("post", "/v1/jobs"): {404: "No such model", 409: "The adapter version cannot be used"},
+    ("get", "/v1/jobs/{job_id}"): {404: "No such job"},
+    ("post", "/v1/jobs/{job_id}/cancel"): {404: "No such job", 409: "The job has ended"},
+    ("get", "/v1/models/{model}"): {404: "No such model"},
+    ("post", "/v1/adapters"): {404: "No such base model", 409: "The name is taken", 422: "The adapter is refused"},
+    ("get", "/v1/adapters/{adapter}"): {404: "No such adapter"},
+    ("post", "/v1/adapters/{adapter}/activate"): {404: "No such version", 409: "The version cannot be used"},
+}
+_WITH_BODY: Final = {408: "The body came too slowly", 413: "The body is too large", 415: "The body has another type"}
+
+
+class OpenAIError(BaseModel):
+    """The part of an error that OpenAI's clients read."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457). Branch on `error.code`; the sentences may change."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    error: OpenAIError
+    request_id: str
+
+
+def install(app: FastAPI) -> None:
+    """Let the app answer /openapi.json with the complete document."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    models = [(model, "validation") for model in (*_BODIES, Problem)]
+    _, made = models_json_schema(models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    schemas = document["components"]["schemas"]
+    schemas.update(made["$defs"])
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            _describe_errors(method, path, operation)
+    return document
+
+
+def _describe_errors(method: str, path: str, operation: dict[str, Any]) -> None:
+    statuses = _BY_ROUTE.get((method, path), {})
+    if "security" in operation:
+        statuses = statuses | _PRIVATE
+    if "requestBody" in operation:
+        statuses = statuses | _WITH_BODY
+    responses = operation["responses"]
+    responses.pop("422", None)
+    schema = {"$ref": "#/components/schemas/Problem"}
+    for status, description in sorted(statuses.items()):
+        content = {"application/problem+json": {"schema": schema}}
+        responses[str(status)] = {"description": description, "content": content}

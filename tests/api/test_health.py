@@ -1,0 +1,107 @@
+"""Probes, and what every route answers while the database is away."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from sqlalchemy import make_url
+from starlette.testclient import TestClient
+
+from api.app import create_app
+from registry.settings import Settings
+from tests.world import World
+
+
+def test_a_healthy_process_is_live_and_ready(stranger: TestClient) -> None:
+    assert stranger.get("/livez").json() == {"status": "ok"}
+    assert stranger.get("/readyz").json() == {"status": "ok"}
+
+
+def test_another_releases_schema_is_not_ready(settings: Settings, database_url: str) -> None:
+    app = create_app(settings)
+    app.state.services.schema_head = "9999"
+    with TestClient(app) as client:
+        answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+
+
+class Wire:
+    """A TCP relay to the database that can be cut and mended, so that nobody else's database has to stop."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._pairs: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._open = True
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Drop every connection and take no new one."""
+        self._open = False
+        for end in self._pairs:
+            with suppress(OSError):  # one that its peer has closed already
+                end.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self._open = True
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            if not self._open:
+                near.close()
+                continue
+            far = socket.create_connection(self._target)
+            self._pairs += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=_relay, args=(source, sink), daemon=True).start()
+
+
+def _relay(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        return
+
+
+@pytest.fixture
+def wire(database_url: str) -> Iterator[Wire]:
+    address = make_url(database_url)
+    made = Wire(address.host or "127.0.0.1", address.port or 5432)
+    yield made
+    made.close()
+
+
+def test_while_the_database_is_away_routes_answer_503_at_once_and_recover(
+    settings: Settings, database_url: str, wire: Wire, world: World
+) -> None:
+    world.base()
+    through = make_url(database_url).set(host="127.0.0.1", port=wire.port).render_as_string(hide_password=False)
+    app = create_app(settings.model_copy(update={"database_url": through}))
+    body = {"model": "Tiny", "document": "x"}
+    with TestClient(app, headers={"authorization": f"Bearer {world.key()}"}) as client:
+        assert client.post("/v1/jobs", json=body).status_code == 202
+        wire.cut()
+        for method, path in (("POST", "/v1/jobs"), ("GET", "/v1/models"), ("GET", "/readyz")):
+            begun = time.monotonic()
+            answer = client.request(method, path, json=body if method == "POST" else None)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+            assert answer.headers["retry-after"] == "2"
+            assert time.monotonic() - begun < 1
+        assert client.get("/livez").status_code == 200
+        wire.mend()
+        assert client.post("/v1/jobs", json=body).status_code == 202

@@ -1,0 +1,80 @@
+"""One tenant never sees another's things: every route with an id in it, found from the app itself."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from registry.ids import to_wire
+from tests.api.routes import Known, routes_of
+from tests.world import World
+
+# What each parameter of a path may be: the caller's own thing, another tenant's, nobody's, and what is no id at all.
+# A route with a parameter that is not here fails the test below: say what its ids are.
+Ids = dict[str, dict[str, str]]
+BODIES: dict[str, dict[str, Any]] = {"/v1/adapters/{adapter}/activate": {"version": 1}}
+
+
+def ids_of(world: World) -> Ids:
+    world.adapter("acme", "mine")
+    world.adapter("globex", "theirs")
+    named = {"own": "mine", "foreign": "theirs", "random": "nobodys", "malformed": "%00%ED%A0%80%20Sch%C3%B6n"}
+    jobs = {"own": to_wire("job", world.job("acme")), "foreign": to_wire("job", world.job("globex"))}
+    return {
+        "job_id": {**jobs, "random": to_wire("job", uuid.uuid4()), "malformed": "job_%00'--"},
+        "adapter": named,
+        "model": named,
+    }
+
+
+def test_foreign_random_and_malformed_ids_are_all_missing(
+    app: FastAPI, as_tenant: Callable[[str], TestClient], world: World
+) -> None:
+    ids, client = ids_of(world), as_tenant("acme")
+    with_ids = [known for known in routes_of(app) if "{" in known.path]
+    assert len(with_ids) >= 5
+    for known in with_ids:
+        parameter = known.path.partition("{")[2].partition("}")[0]
+        assert parameter in ids, f"{known}: say in this file what its ids are"
+        answers = {kind: ask(client, known, parameter, value) for kind, value in ids[parameter].items()}
+        assert answers.pop("own")[0] == 200, known
+        assert {status for status, _ in answers.values()} == {404}, (known, answers)
+        assert answers["foreign"] == answers["random"] == answers["malformed"], known
+
+
+def ask(client: TestClient, known: Known, parameter: str, value: str) -> tuple[int, dict[str, Any]]:
+    """Status and body without the parts that are each request's own."""
+    path = known.path.replace(f"{{{parameter}}}", value)
+    answer = client.request(known.method, path, json=BODIES.get(known.path))
+    body = answer.json()
+    return answer.status_code, {key: body[key] for key in body if key not in ("instance", "request_id")}
+
+
+@pytest.mark.parametrize("address", ["/v1/jobs", "/v1/adapters", "/v1/models"])
+def test_lists_show_the_callers_own_things(as_tenant: Callable[[str], TestClient], world: World, address: str) -> None:
+    ids_of(world)
+    listed = as_tenant("acme").get(address).text
+    assert "theirs" not in listed
+    assert "globex" not in listed
+    assert len(as_tenant("acme").get("/v1/jobs").json()["data"]) == 1
+
+
+def test_every_list_route_is_in_the_test_above(app: FastAPI) -> None:
+    lists = {known.path for known in routes_of(app) if known.method == "GET" and "{" not in known.path}
+    assert {path for path in lists if path.startswith("/v1/")} == {"/v1/jobs", "/v1/adapters", "/v1/models"}
+
+
+def test_a_foreign_adapter_is_not_changed_by_an_activation(
+    as_tenant: Callable[[str], TestClient], world: World
+) -> None:
+    world.adapter("globex", "theirs")
+    world.adapter("globex", "theirs")
+    answer = as_tenant("acme").post("/v1/adapters/theirs/activate", json={"version": 2})
+    assert answer.status_code == 404
+    versions = as_tenant("globex").get("/v1/adapters/theirs").json()["data"]
+    assert [(view["version"], view["is_active"]) for view in versions] == [(2, False), (1, True)]
