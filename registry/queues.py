@@ -57,6 +57,7 @@ def make_celery(settings: Settings) -> Celery:
             "unacked_restore_interval": 10,
             "unacked_restore_throttle": 1,
             "socket_connect_timeout": 2,
+            "max_retries": 0,  # of a send: the dispatcher's next tick tries again, and must not stand still for 6 s
         },
     )
     return celery

@@ -60,7 +60,7 @@ class Job(Base):
     state: Mapped[str] = mapped_column(server_default="queued")
     priority: Mapped[int] = mapped_column(SmallInteger, server_default="0")
     deadline: Mapped[datetime | None]
-    batch_id: Mapped[uuid.UUID | None]
+    batch_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("batches.id"))
     line_no: Mapped[int | None]
     custom_id: Mapped[str | None]
     turn: Mapped[int | None] = mapped_column(BigInteger)

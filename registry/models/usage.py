@@ -16,6 +16,8 @@ class _Counts:
 
     succeeded: Mapped[int] = mapped_column(BigInteger, server_default="0")
     failed: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    cancelled: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    expired: Mapped[int] = mapped_column(BigInteger, server_default="0")
     prompt_tokens: Mapped[int] = mapped_column(BigInteger, server_default="0")
     output_tokens: Mapped[int] = mapped_column(BigInteger, server_default="0")
     swap_ms: Mapped[float] = mapped_column(server_default="0")

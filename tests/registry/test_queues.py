@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -42,7 +43,16 @@ def test_a_deployments_jobs_land_on_its_own_queue_only(celery: Celery, client: r
     assert client.llen(DELIVERIES) == 0
     assert client.llen("celery") == 0
     bindings = {tuple(binding.decode().split("\x06\x16")) for binding in client.smembers("_kombu.binding.lorry")}
-    assert {(key, name) for key, _, name in bindings} == {(f"infer.{d}",) * 2 for d in sent}
+    # kombu remembers per process what it has bound, so after an emptied broker some may be missing: none may be wrong.
+    assert {(key, name) for key, _, name in bindings} <= {(f"infer.{d}",) * 2 for d in sent}
+
+
+def test_a_broker_that_lost_its_bindings_still_gets_messages(celery: Celery, client: redis.Redis) -> None:
+    send_jobs(celery, "Tiny", wire_ids(1))
+    client.flushall()
+    again = wire_ids(2)
+    send_jobs(celery, "Tiny", again)
+    assert waiting_ids(celery, "Tiny") == set(again)
 
 
 def test_messages_leave_the_list_in_the_order_sent(celery: Celery, client: redis.Redis) -> None:
@@ -74,11 +84,12 @@ def test_a_batch_larger_than_a_chunk_is_sent_whole(celery: Celery) -> None:
     assert waiting_ids(celery, "Tiny") == set(sent)
 
 
-def test_a_broker_that_is_away_is_an_error(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redis.retry.sleep", lambda seconds: None)  # its three tries take 6 s otherwise
+def test_a_broker_that_is_away_is_an_error_at_once(settings: Settings) -> None:
+    begun_s = time.monotonic()
     app = make_celery(settings.model_copy(update={"broker_url": f"redis://127.0.0.1:{free_port()}/0"}))
-    with pytest.raises((OperationalError, redis.ConnectionError)):
+    with pytest.raises(OperationalError):
         send_jobs(app, "Tiny", wire_ids(1))
+    assert time.monotonic() - begun_s < 2
     app.close()
 
 

@@ -1,0 +1,3 @@
+-- Webhook endpoints and deliveries.
+SET ROLE lorry_owner;
+RESET ROLE;

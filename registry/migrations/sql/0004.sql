@@ -1,0 +1,3 @@
+-- Idempotency keys, quotas, rate limits.
+SET ROLE lorry_owner;
+RESET ROLE;

@@ -1,0 +1,3 @@
+-- What the backlog order and the explanations need.
+SET ROLE lorry_owner;
+RESET ROLE;

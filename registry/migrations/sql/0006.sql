@@ -1,0 +1,3 @@
+-- Pauses, drains and quarantines.
+SET ROLE lorry_owner;
+RESET ROLE;

@@ -1,0 +1,157 @@
+"""What the planner does when the engine dies, loses a request, or answers with corrupted output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from registry.errors import EngineError
+from tests.workers.planner_rig import PlannerRig, finish, until
+from tests.workers.test_planner import QUICK, ends
+from workers.fake_markers import Marker
+from workers.policy import Rules
+
+
+@pytest.fixture
+def rig(tiny_base_dir: Path, tmp_path: Path) -> Iterator[PlannerRig]:
+    made = PlannerRig(tiny_base_dir, tmp_path, QUICK, step_ms=5)
+    yield made
+    made.close()
+
+
+def restart(rig: PlannerRig) -> None:
+    """What the worker does after `on_dead`."""
+    assert rig.died.wait(5)
+    rig.engine.close()
+    rig.engine.start()
+    rig.planner.resume()
+
+
+def test_a_dead_engine_hands_back_every_job_unharmed(rig: PlannerRig) -> None:
+    jobs = [rig.job(adapter) for adapter in (1, 2, 3, 0) for _ in range(5)]
+    rig.hold(*jobs)
+    rig.live(8)
+    killer = rig.job(0, prompt=Marker.DEATH, max_tokens=3)
+    killer.claimed = replace(killer.claimed, turn=0)
+    rig.hold(killer)
+    finish(*jobs, killer)
+    ended = rig.writer.handed_back | dict.fromkeys(rig.writer.outcomes, False)
+    assert set(ended) == {job.job_id for job in [*jobs, killer]}
+    assert not any(rig.writer.handed_back.values()), "no attempt is spent"
+    assert rig.died.is_set()
+    assert {outcome.state for outcome in rig.writer.outcomes.values()} <= {"succeeded"}
+
+
+def test_jobs_that_come_while_the_engine_is_away_wait_for_its_next_start(rig: PlannerRig) -> None:
+    killer = rig.job(0, prompt=Marker.DEATH)
+    rig.hold(killer)
+    finish(killer)
+    early = rig.job(1)
+    rig.hold(early)
+    until(lambda: early.job_id in rig.planner.held_ids())
+    restart(rig)
+    finish(early)
+    assert ends(rig, [early]) == ["succeeded"]
+    assert rig.planner.report().residency == {"slots": [1]}
+
+
+def test_a_job_between_its_start_and_the_engine_does_not_meet_the_next_engine(rig: PlannerRig) -> None:
+    """Its adapter is in no slot there: it is handed back, not failed."""
+    warm = rig.job(1)
+    rig.hold(warm)
+    finish(warm)
+    rig.writer.starts_wait = pending = Future()
+    caught = rig.job(1)
+    rig.hold(caught)
+    rig.live(1)
+    rig.writer.starts_wait = None
+    killer = rig.job(0, prompt=Marker.DEATH)
+    rig.hold(killer)
+    restart(rig)
+    if not pending.cancelled():
+        pending.set_result(True)
+    finish(caught)
+    assert rig.writer.handed_back == {killer.job_id: False, caught.job_id: False}
+
+
+def test_a_drain_of_a_dead_engine_hands_back_what_came_meanwhile(rig: PlannerRig) -> None:
+    killer = rig.job(0, prompt=Marker.DEATH)
+    rig.hold(killer)
+    finish(killer)
+    late = rig.job(1)
+    rig.hold(late)
+    rig.planner.drain(0)
+    finish(late)
+    assert rig.writer.handed_back == {killer.job_id: False, late.job_id: False}
+
+
+def test_a_lost_request_spends_an_attempt_and_a_second_loss_fails(rig: PlannerRig) -> None:
+    first, again = rig.job(1, prompt=Marker.FAIL), rig.job(1, prompt=Marker.FAIL, attempts=1)
+    other = rig.job(1)
+    rig.hold(first, again, other)
+    finish(first, again, other)
+    assert rig.writer.handed_back == {first.job_id: True}
+    assert ends(rig, [again, other]) == ["generation_failed", "succeeded"]
+
+
+def test_corrupted_output_is_withheld_and_the_job_runs_again_alone_on_a_scrubbed_cache(rig: PlannerRig) -> None:
+    flagged = [rig.job(1, prompt=Marker.CORRUPT_UNTIL_SCRUB + str(n)) for n in range(2)]
+    others = [rig.job(2, max_tokens=16) for _ in range(6)]
+    rig.hold(*flagged, *others)
+    finish(*flagged, *others)
+    assert ends(rig, flagged + others) == ["succeeded"] * 8
+    assert [rig.writer.started.count(job.job_id) for job in flagged + others] == [2, 2, 1, 1, 1, 1, 1, 1]
+    assert [job.batch_jobs for job in flagged] == [1, 1], "alone the second time"
+
+
+def test_an_adapter_that_corrupts_again_on_a_clean_cache_fails_its_job(rig: PlannerRig) -> None:
+    bad, good = rig.job(1, prompt=Marker.CORRUPT), rig.job(2)
+    rig.hold(bad, good)
+    finish(bad, good)
+    assert ends(rig, [bad, good]) == ["output_corrupted", "succeeded"]
+    assert rig.writer.outcomes[bad.job_id].text is None
+
+
+def test_a_corrupted_job_is_handed_back_when_the_worker_drains(rig: PlannerRig) -> None:
+    bad = rig.job(1, prompt=Marker.CORRUPT)
+    rig.hold(bad)
+    rig.live(1)
+    rig.planner.drain(grace_s=5)
+    finish(bad)
+    assert rig.writer.handed_back == {bad.job_id: False}
+
+
+def test_a_scrub_that_comes_too_early_is_tried_again(rig: PlannerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    scrub, calls = rig.engine.scrub, []
+
+    async def busy_at_first() -> None:
+        calls.append(1)
+        if len(calls) < 3:
+            raise EngineError("some request still holds blocks")
+        await scrub()
+
+    monkeypatch.setattr(rig.engine, "scrub", busy_at_first)
+    job = rig.job(1, prompt=Marker.CORRUPT_UNTIL_SCRUB)
+    rig.hold(job)
+    finish(job)
+    assert ends(rig, [job]) == ["succeeded"]
+    assert len(calls) == 3
+
+
+def test_a_job_that_was_in_the_engine_at_a_death_runs_with_nobody_beside_it(
+    tiny_base_dir: Path, tmp_path: Path
+) -> None:
+    rig = PlannerRig(tiny_base_dir, tmp_path, Rules(8, 1, 0.05, 0.2), step_ms=2)
+    before = [rig.job(adapter) for adapter in (1, 2) for _ in range(4)]
+    suspect = rig.job(1, crashes=1)
+    after = [rig.job(adapter) for adapter in (1, 2, 3) for _ in range(4)]
+    rig.hold(*before, suspect, *after)
+    finish(*before, suspect, *after)
+    rig.close()
+    assert suspect.batch_jobs == 1
+    assert max(job.batch_jobs for job in before + after) > 1
+    assert set(ends(rig, [*before, suspect, *after])) == {"succeeded"}
