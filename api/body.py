@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from api.services import Services, services_of
-from api.validation import as_lorry_error
 from registry import json_text
 from registry.errors import RequestTimeout, RequestTooLarge, UnsupportedMediaType
+from registry.validation import as_lorry_error
 
 _PATIENCE_S: Final = 30.0
 _SLOWEST_BYTES_PER_S: Final = 10_000

@@ -15,7 +15,6 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError, IntegrityError
 from starlette.exceptions import HTTPException
 
-from api.validation import as_lorry_error
 from registry.errors import (
     AdapterRejected,
     BadRequest,
@@ -25,6 +24,7 @@ from registry.errors import (
     MethodNotAllowed,
     NotFound,
 )
+from registry.validation import as_lorry_error
 
 RETRY_AFTER_S: Final = 2
 

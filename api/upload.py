@@ -21,11 +21,11 @@ from starlette.concurrency import run_in_threadpool
 
 from api.body import check_media_type, limited
 from api.deps import Caller, Shared
-from api.validation import as_lorry_error
 from registry.adapter_files import CONFIG_NAME, WEIGHTS_NAME
 from registry.adapter_files.folder import MAX_CONFIG_BYTES
 from registry.errors import BadRequest, InvalidField, InvalidText, RequestTooLarge
 from registry.shapes import ShortText
+from registry.validation import as_lorry_error
 
 _FIELDS: Final = ("name", "base_model", "activate")
 _FILES: Final = {"adapter_config": CONFIG_NAME, "adapter_model": WEIGHTS_NAME}

@@ -1,4 +1,4 @@
-"""Identifiers: a time-ordered uuid in the row, `job_…` and the like on the wire and in Celery."""
+"""Identifiers: a time-ordered uuid in the row; `job_…`, `file-…` and the like on the wire and in Celery."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ def new_id() -> uuid.UUID:
 
 
 def to_wire(kind: str, value: uuid.UUID) -> str:
-    """`job_` + 32 hex digits."""
-    return f"{kind}_{value.hex}"
+    """`job_` + 32 hex digits; `file-` with a dash, as OpenAI writes it."""
+    return f"{kind}{_joint(kind)}{value.hex}"
 
 
 def from_wire(kind: str, text: str) -> uuid.UUID:
     """The uuid of a wire id. Raises NotFound for anything malformed: it names nothing."""
-    match = re.fullmatch(rf"{kind}_([0-9a-f]{{32}})", text)
+    match = re.fullmatch(rf"{kind}{_joint(kind)}([0-9a-f]{{32}})", text)
     if match is None:
         raise NotFound(f"No such {kind}: check the id.")
     return uuid.UUID(hex=match[1])
+
+
+def _joint(kind: str) -> str:
+    return "-" if kind == "file" else "_"
 
 
 def check_slug(text: str, what: str) -> str:

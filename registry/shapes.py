@@ -18,8 +18,12 @@ def _storable(text: str) -> str:
     """PostgreSQL holds neither NUL nor lone surrogates: refuse them by name, never with a 5xx."""
     if "\x00" in text:
         raise PydanticCustomError("invalid_text", "contains a NUL character, which cannot be stored")
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        raise PydanticCustomError("invalid_text", "contains half of a surrogate pair, which is not valid text")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError(
+            "invalid_text", "contains half of a surrogate pair, which is not valid text"
+        ) from None
     return text
 
 

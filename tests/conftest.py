@@ -72,15 +72,16 @@ def _databases(database_url: str) -> Iterator[dict[str, Database]]:
 
 
 @pytest.fixture(scope="session")
-def _superuser(database_url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+def superuser(database_url: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """May see and end other connections."""
     with psycopg.connect(plain_url(database_url), autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
-def _emptied(_superuser: psycopg.Connection[tuple[object, ...]]) -> None:
+def _emptied(superuser: psycopg.Connection[tuple[object, ...]]) -> None:
     # A test that left a transaction open fails the next one here, at once and by name, instead of hanging it.
-    _superuser.execute(f"SET lock_timeout = '5s'; {EMPTY_ALL}")  # type: ignore[arg-type]
+    superuser.execute(f"SET lock_timeout = '5s'; {EMPTY_ALL}")  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -75,6 +75,7 @@ class Batch(Base):
     input_file_id: Mapped[uuid.UUID | None]
     output_file_id: Mapped[uuid.UUID | None]
     error_file_id: Mapped[uuid.UUID | None]
+    output_expires_after_s: Mapped[int | None]
     rerun_of: Mapped[uuid.UUID | None]
     model: Mapped[str | None]
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", server_default=text("'{}'::jsonb"))

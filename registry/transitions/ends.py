@@ -13,12 +13,15 @@ WHERE tenant_id = :tenant AND id = :id AND state IN ('queued', 'dispatched', 'ru
 RETURNING id
 """)
 
+# In a CTE of its own the limit holds: as a plain subquery it may be run again for every row, and then all expire.
 _EXPIRE = text("""
-UPDATE jobs SET state = 'expired', finished_at = clock_timestamp()
-WHERE id IN (SELECT id FROM jobs WHERE deadline <= now() AND finished_at IS NULL ORDER BY deadline LIMIT 1000
-             FOR UPDATE SKIP LOCKED)
-  AND state IN ('queued', 'dispatched', 'running')
-RETURNING id
+WITH due AS MATERIALIZED (
+    SELECT id FROM jobs WHERE deadline <= now() AND finished_at IS NULL ORDER BY deadline LIMIT 1000
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE jobs SET state = 'expired', finished_at = clock_timestamp() FROM due
+WHERE jobs.id = due.id AND jobs.state IN ('queued', 'dispatched', 'running')
+RETURNING jobs.id
 """)
 
 _FAIL_UNAVAILABLE = text("""

@@ -12,6 +12,7 @@ CREATE TABLE batches (
     input_file_id UUID,
     output_file_id UUID,
     error_file_id UUID,
+    output_expires_after_s INTEGER,
     rerun_of UUID,
     model TEXT,
     metadata JSONB DEFAULT '{}'::jsonb NOT NULL,
