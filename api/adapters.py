@@ -9,9 +9,10 @@ from pydantic import BaseModel, Field
 
 from api.body import documented, json_body
 from api.deps import Caller, Session, Shared
+from api.idempotency import Idempotent
 from api.lists import Page
 from api.upload import FORM_SCHEMA, Upload, receive_upload
-from registry import adapter_intake, adapters, ids
+from registry import adapter_intake, adapters, ids, quotas
 from registry.errors import NotFound
 from registry.models import Adapter
 from registry.shapes import Strict
@@ -49,26 +50,33 @@ class Activation(Strict):
 def push_adapter(
     services: Shared,
     caller: Caller,
+    once: Idempotent,
     upload: Annotated[Upload, Depends(receive_upload, scope="function")],
     response: Response,
 ) -> AdapterView:
     """Check and keep an adapter as PEFT saves it: two files, sent as a form. The first version becomes active."""
+    form = upload.form
     try:
-        row = adapter_intake.intake(
+        stored = adapter_intake.check_and_store(
             services.database,
             services.store,
             caller.tenant_id,
-            upload.form.name,
+            form.name,
             upload.folder,
             max_bytes=services.settings.max_adapter_bytes,
-            base=upload.form.base_model,
-            stated_by=f"key:{caller.key_id}",
-            activate=upload.form.activate,
+            base=form.base_model,
         )
     except NotFound:
         # The registry's own sentence is for operators and repeats the name.
         raise NotFound("There is no such base model; GET /v1/models lists them.", param="base_model") from None
-    response.headers["location"] = f"/v1/adapters/{row.name}"
+    location = f"/v1/adapters/{form.name}"
+    with once.transaction() as session:
+        row = adapter_intake.register(
+            session, caller.tenant_id, form.name, stored, stated_by=f"key:{caller.key_id}", activate=form.activate
+        )
+        quotas.reserve_bytes(session, caller.tenant_id, services.settings)
+        once.keep(session, _view(row), status=201, location=location)
+    response.headers["location"] = location
     return _view(row)
 
 
@@ -91,15 +99,17 @@ def get_adapter(session: Session, caller: Caller, adapter: str) -> Page[AdapterV
 
 @router.post("/adapters/{adapter}/activate", openapi_extra=documented(Activation))
 def activate_adapter(
-    services: Shared, caller: Caller, adapter: str, wanted: Annotated[Activation, Depends(json_body(Activation))]
+    caller: Caller, once: Idempotent, adapter: str, wanted: Annotated[Activation, Depends(json_body(Activation))]
 ) -> AdapterView:
     """Let the bare name mean this version; jobs that name a version are not touched. Also the way back."""
     name = _known_form(adapter)
-    with services.transaction(caller) as session:
+    with once.transaction() as session:
         try:
-            return _view(adapters.activate(session, caller.tenant_id, name, wanted.version))
+            view = _view(adapters.activate(session, caller.tenant_id, name, wanted.version))
         except NotFound:
             raise _no_such_adapter() from None
+        once.keep(session, view)
+    return view
 
 
 def _known_form(name: str) -> str:

@@ -8,8 +8,24 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from api import adapters, errors, health, jobs, models, openapi
+from api import (
+    adapters,
+    batch_reads,
+    batches,
+    chat,
+    errors,
+    files,
+    health,
+    idempotency,
+    jobs,
+    models,
+    openapi,
+    usage,
+    webhook_deliveries,
+    webhook_endpoints,
+)
 from api.deps import authenticated
+from api.idempotency import open_once
 from api.request_log import RequestLog
 from api.services import Services
 from registry.settings import Settings
@@ -29,16 +45,29 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.services = Services(settings)
     app.add_middleware(RequestLog)
     errors.install(app)
+    idempotency.install(app)
     openapi.install(app)
     app.include_router(health.router)
-    for part in (jobs, models, adapters):
-        app.include_router(part.router, prefix="/v1", dependencies=[Depends(authenticated)])
+    for part in (
+        chat,
+        jobs,
+        files,
+        batches,
+        batch_reads,
+        models,
+        adapters,
+        webhook_endpoints,
+        webhook_deliveries,
+        usage,
+    ):
+        app.include_router(part.router, prefix="/v1", dependencies=[Depends(authenticated), Depends(open_once)])
     return app
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services: Services = app.state.services
+    await run_in_threadpool(services.files.sweep)
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session as OrmSession
 
+from api import limits
 from api.services import Services, services_of
 from registry import keys
 from registry.keys import Caller as KnownCaller
@@ -23,9 +24,11 @@ def authenticated(
     services: Shared,
     presented: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> KnownCaller:
-    """The caller of the request's key. Raises Unauthorized, the same for every reason."""
+    """The caller of the request's key, whose POST this counts. Raises Unauthorized, the same for every reason, and
+    RateLimited."""
     with services.database.transaction() as session:
         caller = keys.authenticate(session, presented.credentials if presented else "")
+        limits.count_post(request, session, caller.tenant_id, services.settings)
     request.state.tenant_id = caller.tenant_id
     return caller
 

@@ -19,14 +19,13 @@ from registry.errors import (
     AdapterRejected,
     BadRequest,
     Conflict,
+    EngineError,
     InvalidText,
     LorryError,
     MethodNotAllowed,
     NotFound,
 )
 from registry.validation import as_lorry_error
-
-RETRY_AFTER_S: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +50,49 @@ KINDS: Final[dict[str, Kind]] = {
     "request_timeout": Kind(408, "The body did not arrive in time"),
     "conflict": Kind(409, "The state does not allow it"),
     "job_ended": Kind(409, "The job has ended"),
+    "batch_ended": Kind(409, "The batch has ended"),
+    "not_ended": Kind(409, "It has not ended"),
+    "nothing_to_rerun": Kind(409, "There is nothing to run again"),
+    "idempotency_in_flight": Kind(409, "The same request is being answered"),
     "adapter_unavailable": Kind(409, "The adapter version cannot be used"),
     "request_too_large": Kind(413, "The request is too large"),
     "unsupported_media_type": Kind(415, "The body has a type that is not taken"),
     "adapter_rejected": Kind(422, "The adapter cannot be served"),
+    "idempotency_key_reused": Kind(422, "The key belongs to another request"),
+    "webhook_test_failed": Kind(424, "The receiver gave no answer"),
+    "rate_limit_exceeded": Kind(429, "Too much at a time"),
+    "insufficient_quota": Kind(429, "Too much"),
     "internal_error": Kind(500, "Internal error"),
     "configuration_error": Kind(500, "The installation is not set up for this"),
     "engine_error": Kind(500, "Engine error"),
     "engine_start_failed": Kind(500, "The engine did not start"),
     "adapter_load_failed": Kind(500, "The adapter could not be loaded"),
+    "adapter_files_lost": Kind(500, "The adapter's files are gone"),
     "invalid_generation": Kind(500, "The engine refused the request"),
     "generation_failed": Kind(500, "The engine lost the request"),
     "engine_dead": Kind(500, "The engine ended"),
     "output_corrupted": Kind(500, "The output was not usable"),
+    "worker_lost": Kind(500, "The worker died of it"),
     "unavailable": Kind(503, "Temporarily unavailable"),
+    "completion_timeout": Kind(504, "The job has not ended yet"),
+    "storage_full": Kind(507, "No room to keep it"),
 }
 
 _OPENAI_TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 # Clients repeat a 409 or 500 by themselves: these stay what they are, however often they are asked.
-_FINAL: Final = frozenset({"conflict", "job_ended", "adapter_unavailable", "configuration_error"})
+_FINAL: Final = frozenset(
+    {
+        "conflict",
+        "job_ended",
+        "batch_ended",
+        "not_ended",
+        "nothing_to_rerun",
+        "adapter_unavailable",
+        "configuration_error",
+        "insufficient_quota",
+        "completion_timeout",
+    }
+)
 
 
 class ProblemResponse(JSONResponse):
@@ -99,7 +122,7 @@ def problem(error: LorryError, request_id: str) -> ProblemResponse:
     }
     if isinstance(error, AdapterRejected):
         content["reason"] = openai["reason"] = error.reason
-    return ProblemResponse(content, kind.status, headers=_headers(error.code, kind.status))
+    return ProblemResponse(content, kind.status, headers=_headers(error, kind.status))
 
 
 def install(app: FastAPI) -> None:
@@ -148,9 +171,11 @@ def _openai_type(status: int) -> str:
     return _OPENAI_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
 
 
-def _headers(code: str, status: int) -> dict[str, str]:
+def _headers(error: LorryError, status: int) -> dict[str, str]:
     if status == 401:
         return {"www-authenticate": 'Bearer realm="lorry"'}
-    if status == 503:
-        return {"retry-after": str(RETRY_AFTER_S)}
-    return {"x-should-retry": "false"} if code in _FINAL else {}
+    if error.retry_after_s is not None:
+        return {"retry-after": str(error.retry_after_s)}
+    # What an engine said about a job is said of the job for good.
+    is_final = error.code in _FINAL or isinstance(error, EngineError)
+    return {"x-should-retry": "false"} if is_final else {}

@@ -2,45 +2,95 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import uuid
+from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from api.body import documented, json_body
 from api.deps import Caller, Session, Shared
-from api.errors import RETRY_AFTER_S
+from api.idempotency import Idempotent, Once
 from api.lists import Page
-from registry import adapters, ids, jobs, transitions, wake
+from api.services import Services
+from api.waiting import preferred_wait_s
+from registry import adapters, ids, jobs, quotas, transitions, wake
 from registry.errors import InvalidField, JobEnded, NotFound
+from registry.keys import Caller as KnownCaller
 from registry.shapes import JobCreate, JobView, job_view
+from registry.webhooks import endpoints, targets
 
 router = APIRouter(tags=["jobs"])
+
+POLL_AFTER_S: Final = 2
 
 Status = Literal["queued", "running", "succeeded", "failed", "cancelled", "expired"]
 
 
 @router.post("/jobs", status_code=202, openapi_extra=documented(JobCreate))
-def create_job(
-    services: Shared, caller: Caller, request: Annotated[JobCreate, Depends(json_body(JobCreate))], response: Response
+async def create_job(
+    services: Shared,
+    caller: Caller,
+    once: Idempotent,
+    wanted: Annotated[JobCreate, Depends(json_body(JobCreate))],
+    request: Request,
+    response: Response,
 ) -> JobView:
-    """Queue one document, chat or prompt for an adapter or a base model. Poll the `Location`."""
+    """Queue one document, chat or prompt for an adapter or a base model. Poll the `Location`, or send
+    `Prefer: wait=N`: then the answer waits up to N seconds for the job, and is a 200 when it has ended."""
+    view = await run_in_threadpool(submit_job, services, caller, once, wanted)
+    view = await _waited(services, caller, view, request, response)
+    response.headers["location"] = f"/v1/jobs/{view.id}"
+    if view.finished_at is None:
+        response.headers["retry-after"] = str(POLL_AFTER_S)
+    else:
+        response.status_code = 200
+    return view
+
+
+def submit_job(services: Services, caller: KnownCaller, once: Once, wanted: JobCreate) -> JobView:
+    """Queue a job, once for its request. Raises what refuses it, and Replayed."""
+    if wanted.webhook_url is not None:
+        targets.check_at_intake(services.webhook_rules, wanted.webhook_url, param="webhook_url")
     with services.transaction(caller) as session:
-        resolved = adapters.resolve(session, caller.tenant_id, request.model, request.base_model)
+        resolved = adapters.resolve(session, caller.tenant_id, wanted.model, wanted.base_model)
         prompt_format = services.prompt_format(session, resolved.base_model)
     # Counting the tokens of a long text takes up to a second: no connection waits for it.
-    max_tokens = request.max_tokens
+    max_tokens = wanted.max_tokens
     if max_tokens is None:
         default = services.settings.default_max_tokens
-        max_tokens = prompt_format.choose_max_tokens(request.body, default, resolved.max_model_len)
+        max_tokens = prompt_format.choose_max_tokens(wanted.body, default, resolved.max_model_len)
     else:
-        prompt_format.check_fits(request.body, max_tokens, resolved.max_model_len)
-    with services.transaction(caller) as session:
-        job_id = jobs.submit(session, caller.tenant_id, request, resolved, max_tokens)
+        prompt_format.check_fits(wanted.body, max_tokens, resolved.max_model_len)
+    with once.transaction() as session:
+        if wanted.webhook_url is not None:
+            endpoints.ensure_inline(session, services.secret_box, caller.tenant_id)
+        job_id = jobs.submit(session, caller.tenant_id, wanted, resolved, max_tokens)
         view = job_view(jobs.get(session, caller.tenant_id, job_id))
+        quotas.reserve_jobs(session, caller.tenant_id, 1, services.settings)
+        once.keep(session, view, status=202, location=f"/v1/jobs/{view.id}")
     services.waker.wake(wake.QUEUED)
-    response.headers["location"] = f"/v1/jobs/{view.id}"
-    response.headers["retry-after"] = str(RETRY_AFTER_S)
     return view
+
+
+async def _waited(
+    services: Services, caller: KnownCaller, view: JobView, request: Request, response: Response
+) -> JobView:
+    """The job as it is once it has ended, or once the client's preferred wait is over."""
+    wait_s = preferred_wait_s(request, services.settings.max_wait_s)
+    if not wait_s:
+        return view
+    response.headers["preference-applied"] = f"wait={wait_s}"
+    job_id = ids.from_wire("job", view.id)
+    if view.finished_at is None and await services.hub.ended(job_id, wait_s):
+        return await run_in_threadpool(read_job, services, caller, job_id)
+    return view
+
+
+def read_job(services: Services, caller: KnownCaller, job_id: uuid.UUID) -> JobView:
+    """The job as it is now. Raises NotFound."""
+    with services.transaction(caller) as session:
+        return job_view(jobs.get(session, caller.tenant_id, job_id))
 
 
 @router.get("/jobs")
@@ -62,20 +112,21 @@ def list_jobs(
 
 
 @router.get("/jobs/{job_id}")
-def get_job(session: Session, caller: Caller, job_id: str) -> JobView:
-    """One job: its status, then its output, usage and timing."""
-    return job_view(jobs.get(session, caller.tenant_id, ids.from_wire("job", job_id)))
+async def get_job(services: Shared, caller: Caller, job_id: str, request: Request, response: Response) -> JobView:
+    """One job: its status, then its output, usage and timing. `Prefer: wait=N` waits up to N seconds for its end."""
+    view = await run_in_threadpool(read_job, services, caller, ids.from_wire("job", job_id))
+    return await _waited(services, caller, view, request, response)
 
 
 @router.post("/jobs/{job_id}/cancel")
-def cancel_job(services: Shared, caller: Caller, job_id: str) -> JobView:
+def cancel_job(services: Shared, caller: Caller, once: Idempotent, job_id: str) -> JobView:
     """Stop a job that has not ended; asking again changes nothing. The engine's work for it is freed."""
     wanted = ids.from_wire("job", job_id)
-    with services.transaction(caller) as session:
-        moved = transitions.cancel(session, caller.tenant_id, wanted)
+    with once.transaction() as session:
+        transitions.cancel(session, caller.tenant_id, wanted)
         view = job_view(jobs.get(session, caller.tenant_id, wanted))
-    if moved:
-        services.waker.wake(wake.CANCELLED)
-    elif view.status != "cancelled":
-        raise JobEnded(f"The job has {view.status} already; it cannot be cancelled any more.")
+        if view.status != "cancelled":
+            raise JobEnded(f"The job has {view.status} already; it cannot be cancelled any more.")
+        once.keep(session, view)
+    services.waker.wake(wake.CANCELLED)
     return view

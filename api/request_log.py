@@ -21,7 +21,7 @@ _log = get_logger("api")
 
 
 class RequestLog:
-    """ASGI middleware. Puts `request_id` into `request.state` and `x-request-id` into every answer."""
+    """ASGI middleware. Puts `request_id` into `request.state`; every answer gets it, and `state.headers`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -39,7 +39,7 @@ class RequestLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+                MutableHeaders(scope=message).update({**state.get("headers", {}), "x-request-id": request_id})
             await send(message)
 
         try:

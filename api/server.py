@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Final
 
 import uvicorn
@@ -11,6 +12,15 @@ from registry.settings import Settings
 
 _MAX_HEAD_BYTES: Final = 16 * 1024
 _GRACE_S: Final = 10
+
+
+class _Server(uvicorn.Server):  # type: ignore[misc]
+    """One that does not wait for those who wait."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer clients that wait for jobs, then end."""
+        self.config.app.state.services.hub.stop()
+        await super().shutdown(sockets)
 
 
 def make_server(settings: Settings) -> uvicorn.Server:
@@ -27,4 +37,4 @@ def make_server(settings: Settings) -> uvicorn.Server:
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
     )
-    return uvicorn.Server(config)
+    return _Server(config)

@@ -9,13 +9,17 @@ from pathlib import Path
 from fastapi import Request
 from sqlalchemy.orm import Session
 
+from api.waiting import Hub
 from registry import base_models, migrations
-from registry.db import API_ROLE, Database
+from registry.db import API_ROLE, INGEST_ROLE, Database
+from registry.files import FileStore
 from registry.keys import Caller
 from registry.prompts import PromptFormat
+from registry.secrets import SecretBox
 from registry.settings import Settings
 from registry.store import Store
 from registry.wake import Waker
+from registry.webhooks.targets import TargetRules
 
 
 class Services:
@@ -25,7 +29,11 @@ class Services:
         self.settings = settings
         self.database = Database(settings.resolved_database_url, API_ROLE)
         self.store = Store(settings.store_dir)
+        self.files = FileStore(settings.store_dir)
         self.waker = Waker(self.database)
+        self.hub = Hub(Database(settings.resolved_database_url, INGEST_ROLE, pool_size=1))
+        self.secret_box = SecretBox(settings)
+        self.webhook_rules = TargetRules.of(settings)
         self.schema_head = migrations.head()
         self._formats: dict[str, tuple[tuple[str, object], PromptFormat]] = {}
         self._lock = threading.Lock()
@@ -47,6 +55,7 @@ class Services:
     def close(self) -> None:
         """Send the last notices and drop the connections."""
         self.waker.close()
+        self.hub.close()
         self.database.close()
 
 

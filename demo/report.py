@@ -141,7 +141,7 @@ def _swaps(outcomes: Iterable[Outcome]) -> list[SwapRecord]:
         if swap is None or swap["state"] == "hot":
             continue
         record = SwapRecord(
-            adapter=f"{outcome.tenant.id}/{outcome.job['model']}",
+            adapter=f"{outcome.tenant.id}/{outcome.job['model']}@{outcome.job['adapter_version']}",
             state=swap["state"],
             fetch_ms=swap["fetch_ms"],
             load_ms=swap["load_ms"],

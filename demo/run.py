@@ -65,6 +65,7 @@ class _Run:
 
     def _on_signal(self, task: asyncio.Task[bool]) -> None:
         if not task.cancelling():
+            self._screen.say("stopping what the demo started; once more to stop at once")
             task.cancel()
         elif self._own is not None:
             self._own.stop_at_once()

@@ -33,6 +33,15 @@ class Target:
     stated: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A folder that was accepted for its target and lies in the store."""
+
+    target: Target
+    facts: AdapterFacts
+    path: Path
+
+
 def intake(
     database: Database,
     store: Store,
@@ -51,24 +60,38 @@ def intake(
     `activate` None activates a first version only. Raises NotFound (tenant, base), InvalidField, Conflict,
     AdapterRejected, Unavailable.
     """
+    stored = check_and_store(database, store, tenant_id, name, folder, max_bytes=max_bytes, base=base)
+    with database.transaction(tenant_id) as session:
+        return register(session, tenant_id, name, stored, stated_by=stated_by, activate=activate)
+
+
+def check_and_store(
+    database: Database, store: Store, tenant_id: str, name: str, folder: Path, *, max_bytes: int, base: str | None
+) -> Stored:
+    """The first part of `intake`: everything but the version's row."""
     with database.transaction(tenant_id) as session:
         tenants.get(session, tenant_id)
         target = find_target(session, folder, base)
         adapters.check_name(session, name, target.base)
     facts = check(folder, target, max_bytes)
-    path = store.put(folder, facts.digest)
-    overruled = (facts.base_model_name_or_path or "").rstrip("/") not in target.names
-    with database.transaction(tenant_id) as session:
-        return adapters.register(
-            session,
-            tenant_id,
-            name,
-            facts,
-            path,
-            target.base,
-            base_stated_by=stated_by if overruled else None,
-            active=activate,
-        )
+    return Stored(target, facts, store.put(folder, facts.digest))
+
+
+def register(
+    session: Session, tenant_id: str, name: str, stored: Stored, *, stated_by: str, activate: bool | None
+) -> Adapter:
+    """The second part of `intake`, in the caller's transaction."""
+    overruled = (stored.facts.base_model_name_or_path or "").rstrip("/") not in stored.target.names
+    return adapters.register(
+        session,
+        tenant_id,
+        name,
+        stored.facts,
+        stored.path,
+        stored.target.base,
+        base_stated_by=stated_by if overruled else None,
+        active=activate,
+    )
 
 
 def find_target(session: Session, folder: Path, base: str | None) -> Target:

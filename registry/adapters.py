@@ -43,7 +43,7 @@ def register(
     """A new version of a tenant's adapter; `active` None makes it active only if it is the first. `base_stated_by`
     records who overruled the base name in the adapter's own config."""
     check_name(session, name, base)
-    _lock_name(session, tenant_id, name)
+    lock_name(session, tenant_id, name)
     newest = session.scalar(
         select(func.max(Adapter.version)).where(Adapter.tenant_id == tenant_id, Adapter.name == name)
     )
@@ -78,7 +78,7 @@ def activate(session: Session, tenant_id: str, name: str, version: int) -> Adapt
 
     Raises NotFound, or AdapterUnavailable for a version that is quarantined or retired.
     """
-    _lock_name(session, tenant_id, name)
+    lock_name(session, tenant_id, name)
     wanted = get(session, tenant_id, name, version)
     if wanted.state != "ready":
         raise AdapterUnavailable(f"{name}@{version} is {wanted.state} and cannot be activated.", param="version")
@@ -145,7 +145,7 @@ def _find_adapter(session: Session, tenant_id: str, model: str) -> Adapter | Non
     return session.scalars(query.where(Adapter.is_active)).one_or_none()
 
 
-def _lock_name(session: Session, tenant_id: str, name: str) -> None:
+def lock_name(session: Session, tenant_id: str, name: str) -> None:
     """One change at a time per (tenant, name): versions are numbered and activated without races."""
     session.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))"), {"key": f"{tenant_id}/{name}"})
 

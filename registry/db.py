@@ -20,6 +20,7 @@ from registry.errors import Unavailable
 API_ROLE = "lorry_api"
 SYSTEM_ROLE = "lorry_system"
 INGEST_ROLE = "lorry_ingest"
+IDLE_TRANSACTION_MS = 10_000
 
 
 class Database:
@@ -27,7 +28,11 @@ class Database:
 
     def __init__(self, url: str, role: str, *, pool_size: int = 10, statement_timeout_ms: int = 30_000) -> None:
         self.role = role
-        options = f"-c role={role} -c statement_timeout={statement_timeout_ms} -c lock_timeout=5000 -c timezone=UTC"
+        # A process that is frozen in a transaction must not keep its locks: nobody could take its jobs over.
+        options = (
+            f"-c role={role} -c statement_timeout={statement_timeout_ms} -c lock_timeout=5000 "
+            f"-c idle_in_transaction_session_timeout={IDLE_TRANSACTION_MS} -c timezone=UTC"
+        )
         self.engine: Engine = create_engine(
             url,
             pool_size=pool_size,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from datetime import UTC
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, select
+from sqlalchemy import Row, Select, and_, insert, select, text
 from sqlalchemy.orm import Session
 
 from registry.adapters import Resolved
@@ -16,44 +15,57 @@ from registry.ids import new_id
 from registry.models import Adapter, Job, JobInput, JobOutput
 from registry.shapes import JobCreate
 from registry.states import OPEN, State
+from registry.webhooks import endpoints
 
 _DAY = Job.created_at.op("AT TIME ZONE")("UTC")
+# `now()` is the transaction's own moment, so that this is the day of a job that it makes.
+_TODAY = text("(now() AT TIME ZONE 'UTC')::date")
 
 
 def submit(session: Session, tenant_id: str, request: JobCreate, resolved: Resolved, max_tokens: int) -> uuid.UUID:
     """Store a checked job; it exists once the caller's transaction commits."""
     adapter = resolved.adapter
-    job = Job(
-        id=new_id(),
-        tenant_id=tenant_id,
-        deployment=resolved.deployment,
-        adapter_id=adapter.adapter_id if adapter else None,
-        model=request.model,
-        custom_id=request.custom_id,
+    job_id = new_id()
+    body = input_body(request, max_tokens)
+    session.execute(insert(JobInput).values(day=_TODAY, job_id=job_id, tenant_id=tenant_id, body=body))
+    # The job last: it locks its tenant's counter until the commit.
+    session.add(
+        Job(
+            id=job_id,
+            tenant_id=tenant_id,
+            deployment=resolved.deployment,
+            adapter_id=adapter.adapter_id if adapter else None,
+            model=request.model,
+            custom_id=request.custom_id,
+            notify=True if request.webhook_url else endpoints.hears_of_jobs(tenant_id),
+            webhook_url=request.webhook_url,
+        )
     )
-    session.add(job)
-    session.flush()  # the database's clock gives created_at, and with it the day
-    day = job.created_at.astimezone(UTC).date()
-    session.add(JobInput(day=day, job_id=job.id, tenant_id=tenant_id, body=input_body(request, max_tokens)))
     session.flush()
-    return job.id
+    return job_id
 
 
-def input_body(request: JobCreate, max_tokens: int) -> dict[str, Any]:
-    """What the worker needs to run the job, and the tenant's own metadata."""
-    sampling = {
+def input_body(request: JobCreate, max_tokens: int, *, may_lower: bool = False) -> dict[str, Any]:
+    """What the worker needs to run the job, and the tenant's own metadata. `may_lower`: `max_tokens` is a default that
+    nobody has held against the prompt yet; the worker lowers it to what the prompt leaves of the context."""
+    sampling: dict[str, Any] = {
         "max_tokens": max_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,
         "stop": request.stops,
         "seed": request.seed,
     }
+    if may_lower:
+        sampling["may_lower"] = True
     return {**request.body, "sampling": sampling, "metadata": request.metadata}
 
 
 def select_views(tenant_id: str) -> Select[*tuple[Any, ...]]:
     """The columns that `shapes.job_view` reads, of one tenant's jobs."""
     day = _DAY.cast(JobInput.day.type)
+    # Texts by a look-up a row: as joins, a planner without fresh statistics reads whole days for a page of jobs.
+    metadata = select(JobInput.body["metadata"]).where(JobInput.day == day, JobInput.job_id == Job.id).scalar_subquery()
+    output = select(JobOutput.text).where(JobOutput.day == day, JobOutput.job_id == Job.id).scalar_subquery()
     return (
         select(
             Job.id,
@@ -70,13 +82,13 @@ def select_views(tenant_id: str) -> Select[*tuple[Any, ...]]:
             Job.error_message,
             Job.finish_reason,
             Job.timing,
+            Job.waiting_reason,
+            Job.crashes,
             Adapter.version.label("adapter_version"),
-            JobInput.body["metadata"].label("metadata"),
-            JobOutput.text,
+            metadata.label("metadata"),
+            output.label("text"),
         )
         .outerjoin(Adapter, and_(Adapter.tenant_id == Job.tenant_id, Adapter.adapter_id == Job.adapter_id))
-        .outerjoin(JobInput, and_(JobInput.day == day, JobInput.job_id == Job.id))
-        .outerjoin(JobOutput, and_(JobOutput.day == day, JobOutput.job_id == Job.id))
         .where(Job.tenant_id == tenant_id)
     )
 

@@ -24,8 +24,8 @@ def parse_object(raw: bytes, what: str = "The body") -> dict[str, Any]:
     """The JSON object in `raw`. Raises InvalidText unless it is UTF-8, InvalidJson for everything else."""
     try:
         text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise InvalidText(f"{what} is not valid UTF-8.") from None
+    except UnicodeDecodeError as error:
+        raise InvalidText(f"{what} is not valid UTF-8 at byte {error.start}.") from None
     _check_nesting(raw, what)
     try:
         value = _DECODER.decode(text)

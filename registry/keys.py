@@ -11,18 +11,20 @@ import secrets
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import func, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from registry import tenants
+from registry.db import open_tenant
 from registry.errors import NotFound, Unauthorized
 from registry.ids import new_id
 from registry.models import ApiKey
 
 _FORM = re.compile(r"lorry_[a-z0-9]{8}_[A-Za-z0-9_-]{43}")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+_IS_STALE = func.coalesce(ApiKey.last_used_at < func.now() - timedelta(minutes=1), True)
 _REFUSED = "The API key is missing, unknown, expired or revoked. Send it as `Authorization: Bearer lorry_…`."
 
 
@@ -48,13 +50,16 @@ def create(session: Session, tenant_id: str, name: str, expires_at: datetime | N
 
 
 def authenticate(session: Session, presented: str) -> Caller:
-    """The caller of a key. Raises Unauthorized, the same for every reason."""
+    """The caller of a key; its tenant's rows are open for the rest of the transaction, and its use is noted.
+
+    Raises Unauthorized, the same for every reason.
+    """
     if not _FORM.fullmatch(presented):
         raise Unauthorized(_REFUSED)
     digest = _sha256(presented)
     session.execute(text("SELECT set_config('lorry.key_sha256', :hash, true)"), {"hash": digest.hex()})
     row = session.execute(
-        select(ApiKey.id, ApiKey.tenant_id).where(
+        select(ApiKey.id, ApiKey.tenant_id, _IS_STALE.label("is_stale")).where(
             ApiKey.sha256 == digest,
             ApiKey.revoked_at.is_(None),
             or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > func.now()),
@@ -62,6 +67,9 @@ def authenticate(session: Session, presented: str) -> Caller:
     ).one_or_none()
     if row is None:
         raise Unauthorized(_REFUSED)
+    open_tenant(session, row.tenant_id)
+    if row.is_stale:
+        _note_use(session, row.id)
     return Caller(row.tenant_id, row.id)
 
 
@@ -81,6 +89,17 @@ def revoke(session: Session, prefix: str) -> ApiKey:
 def of_tenant(session: Session, tenant_id: str) -> Sequence[ApiKey]:
     """A tenant's keys, newest first, revoked ones included."""
     return session.scalars(select(ApiKey).where(ApiKey.tenant_id == tenant_id).order_by(ApiKey.created_at.desc())).all()
+
+
+def _note_use(session: Session, key_id: uuid.UUID) -> None:
+    """Once a minute is enough; of many requests at that moment one writes and no other waits for it."""
+    free = select(ApiKey.id).where(ApiKey.id == key_id, _IS_STALE).with_for_update(skip_locked=True).scalar_subquery()
+    session.execute(
+        update(ApiKey)
+        .where(ApiKey.id == free)
+        .values(last_used_at=func.now())
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _sha256(secret: str) -> bytes:

@@ -15,12 +15,15 @@ from registry.models import Job, Worker
 
 ALIVE = ("starting", "ready", "draining")
 
-_DEAD = text("""
-UPDATE workers SET state = 'dead'
-WHERE state IN ('starting', 'ready', 'draining') AND beat_at < now() - make_interval(secs => :lease_s)
+_LONG_AGO = func.to_timestamp(0)
+
+_SILENT = """
+state IN ('starting', 'ready', 'draining') AND beat_at < now() - make_interval(secs => :lease_s)
   AND pg_postmaster_start_time() < now() - make_interval(secs => :lease_s)
-RETURNING id
-""")
+"""
+# Only this module's constants enter the statements' text; a caller's values are bound parameters.
+_SILENT_ONES = text(f"SELECT id FROM workers WHERE {_SILENT} ORDER BY beat_at")  # noqa: S608
+_DECLARE_DEAD = text(f"UPDATE workers SET state = 'dead' WHERE id = :worker AND {_SILENT} RETURNING id")  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,11 @@ def beat(session: Session, worker_id: uuid.UUID, report: Beat) -> bool:
     return beaten.scalar_one_or_none() is not None
 
 
+def asked_to_drain(session: Session, worker_id: uuid.UUID) -> bool:
+    """Whether an operator wants this incarnation to hand back, finish and exit."""
+    return session.scalar(select(Worker.drain_requested_at).where(Worker.id == worker_id)) is not None
+
+
 def become(session: Session, worker_id: uuid.UUID, state: str) -> bool:
     """Move a living worker's row to `ready`, `draining` or `ended`."""
     moved = session.execute(
@@ -62,14 +70,22 @@ def become(session: Session, worker_id: uuid.UUID, state: str) -> bool:
     return moved.scalar_one_or_none() is not None
 
 
-def declare_dead(session: Session, lease_s: float) -> Sequence[uuid.UUID]:
-    """Workers silent for a whole lease. Nobody is dead until the database itself has been up that long."""
-    return session.scalars(_DEAD, {"lease_s": lease_s}).all()
+def silent(session: Session, lease_s: float) -> Sequence[uuid.UUID]:
+    """Workers without a beat for a whole lease. Nobody is silent until the server itself has been up that long."""
+    return session.scalars(_SILENT_ONES, {"lease_s": lease_s}).all()
 
 
-def holding(session: Session, worker_id: uuid.UUID) -> set[uuid.UUID]:
-    """The jobs that the registry believes this worker runs: what it holds beside these was cancelled or taken."""
-    return set(session.scalars(select(Job.id).where(Job.worker == worker_id, Job.state == "running")))
+def declare_dead(session: Session, worker_id: uuid.UUID, lease_s: float) -> bool:
+    """Declare a silent worker dead. False: it is not silent any more."""
+    found = session.execute(_DECLARE_DEAD, {"worker": worker_id, "lease_s": lease_s})
+    return found.scalar_one_or_none() is not None
+
+
+def holding(session: Session, worker_id: uuid.UUID) -> dict[uuid.UUID, int]:
+    """The jobs that the registry believes this worker runs, with their fences: what it holds beside these was cancelled
+    or taken."""
+    rows = session.execute(select(Job.id, Job.fence).where(Job.worker == worker_id, Job.state == "running"))
+    return {row.id: row.fence for row in rows}
 
 
 def all_workers(session: Session, *, alive_only: bool = True) -> Sequence[Worker]:
@@ -84,6 +100,6 @@ def supersede(session: Session, name: str, host: str, pid: int) -> Sequence[uuid
     return session.scalars(
         update(Worker)
         .where(Worker.name == name, Worker.host == host, Worker.pid != pid, Worker.state.in_(ALIVE))
-        .values(beat_at=func.to_timestamp(0))
+        .values(beat_at=_LONG_AGO)
         .returning(Worker.id)
     ).all()

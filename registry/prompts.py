@@ -64,9 +64,7 @@ class PromptFormat:
         """
         if self.byte_bound(body) + default <= max_model_len:
             return default
-        prompt_tokens = len(self.token_ids(body))
-        check_counts(prompt_tokens, 1, max_model_len)
-        return min(default, max_model_len - prompt_tokens)
+        return lowered(len(self.token_ids(body)), default, max_model_len)
 
     def _chat(self, messages: list[dict[str, str]]) -> str:
         if self._chat_template is None:
@@ -125,6 +123,12 @@ def check_counts(prompt_tokens: int, max_tokens: int, max_model_len: int) -> Non
             f"{max_model_len} tokens of the model's context. Shorten the text or lower max_tokens.",
             param="max_tokens" if prompt_tokens < max_model_len else None,
         )
+
+
+def lowered(prompt_tokens: int, default: int, max_model_len: int) -> int:
+    """`max_tokens` where none was stated: the default, or what the prompt leaves. Raises PromptTooLong if that is 0."""
+    check_counts(prompt_tokens, 1, max_model_len)
+    return min(default, max_model_len - prompt_tokens)
 
 
 def _refuse(_message: str) -> NoReturn:

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery
 from kombu import Exchange, Queue
+from kombu.exceptions import BatchPublishError, OperationalError
+from redis.exceptions import RedisError
 
 from registry.settings import Settings, get_settings
 
 RUN_JOB = "lorry.run_job"
+DELIVER = "lorry.deliver"
 DELIVERIES = "deliveries"
 _EXCHANGE = Exchange("lorry", type="direct")
 _BATCH = 500
+
+AWAY: Final = (OperationalError, BatchPublishError, RedisError, OSError)
+"""What a broker that is away, full, or dies in the middle of a send brings."""
 
 
 def queue_name(deployment: str) -> str:
@@ -31,8 +37,8 @@ def queue(name: str) -> Queue:
     return Queue(name, _EXCHANGE, routing_key=name)
 
 
-def make_celery(settings: Settings) -> Celery:
-    """The application, as workers, dispatcher and Flower share it."""
+def make_celery(settings: Settings, timeout_s: float | None = None) -> Celery:
+    """The application, as all share it. `timeout_s`: longest wait for a broker that hangs; by default without end."""
     celery = Celery("lorry", broker=settings.resolved_broker_url)
     celery.conf.update(
         task_acks_late=True,
@@ -58,6 +64,7 @@ def make_celery(settings: Settings) -> Celery:
             "unacked_restore_throttle": 1,
             "socket_connect_timeout": 2,
             "max_retries": 0,  # of a send: the dispatcher's next tick tries again, and must not stand still for 6 s
+            **({} if timeout_s is None else {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}),
         },
     )
     return celery
@@ -69,15 +76,42 @@ celery_app = make_celery(get_settings())
 def send_jobs(celery: Celery, deployment: str, wire_ids: Sequence[str]) -> None:
     """Put job ids on a deployment's queue, in order. The task's id is the job's, so that Flower finds it.
 
-    Raises kombu's OperationalError when the broker is away: the rows stay dispatched and are sent again later.
+    Raises one of `AWAY` when the broker is: the rows stay dispatched and are sent again later.
     """
+    _send(celery, RUN_JOB, queue_name(deployment), wire_ids)
+
+
+def send_deliveries(celery: Celery, wire_ids: Sequence[str]) -> None:
+    """Put delivery ids on their queue, in order. Raises as `send_jobs` does."""
+    _send(celery, DELIVER, DELIVERIES, wire_ids)
+
+
+def waiting_ids(celery: Celery, deployment: str) -> set[str]:
+    """The job ids whose messages lie in a deployment's queue: few by design, since the backlog waits in PostgreSQL."""
+    return waiting(celery, queue_name(deployment))
+
+
+def length(celery: Celery, deployment: str) -> int:
+    """How many messages lie in a deployment's queue. Raises kombu's OperationalError or redis's RedisError."""
+    with celery.connection_or_acquire() as connection:
+        client: Any = connection.default_channel.client
+        return int(client.llen(queue_name(deployment)))
+
+
+def waiting(celery: Celery, name: str) -> set[str]:
+    """The task ids of the messages that lie in a queue."""
+    with celery.connection_or_acquire() as connection:
+        client: Any = connection.default_channel.client
+        return {json.loads(message)["headers"]["id"] for message in client.lrange(name, 0, -1)}
+
+
+def _send(celery: Celery, task: str, name: str, wire_ids: Sequence[str]) -> None:
     if not wire_ids:
         return
-    name = queue_name(deployment)
     with celery.producer_or_acquire() as producer, producer.batch(_BATCH):
         for wire_id in wire_ids:
             celery.send_task(
-                RUN_JOB,
+                task,
                 args=(wire_id,),
                 task_id=wire_id,
                 queue=queue(name),
@@ -85,10 +119,3 @@ def send_jobs(celery: Celery, deployment: str, wire_ids: Sequence[str]) -> None:
                 retry=False,
                 argsrepr="()",
             )
-
-
-def waiting_ids(celery: Celery, deployment: str) -> set[str]:
-    """The job ids whose messages lie in a deployment's queue: few by design, since the backlog waits in PostgreSQL."""
-    with celery.connection_or_acquire() as connection:
-        client: Any = connection.default_channel.client
-        return {json.loads(message)["headers"]["id"] for message in client.lrange(queue_name(deployment), 0, -1)}

@@ -5,11 +5,12 @@ This is the only module that reads the environment. `docs/settings.md` lists eve
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -50,6 +51,15 @@ class Settings(BaseSettings):
     beat_s: float = Field(5.0, gt=0, description="How often a worker writes its row.")
     lease_s: float = Field(30.0, gt=0, description="Silence after which a worker counts as dead.")
     drain_grace_s: float = Field(12.0, ge=0, description="How long live jobs may finish after SIGTERM.")
+    wedged_after_s: float = Field(
+        60.0, gt=0, description="How long a worker may take nothing from a queue that has jobs before it restarts."
+    )
+    worker_rss_limit_gib: float | None = Field(
+        None, gt=0, description="Memory of a worker and its engine above which it drains and restarts; default: none."
+    )
+    quarantine_after_failures: int = Field(
+        3, ge=1, description="Failed loads within an hour after which an adapter version is quarantined."
+    )
     resend_after_s: float = Field(
         2.0, gt=0, description="Age at which a dispatched but unclaimed job may count as a lost message."
     )
@@ -68,6 +78,43 @@ class Settings(BaseSettings):
         description="`max_tokens` of a job that states none; lowered to what the prompt leaves of the context.",
     )
     max_adapter_bytes: int = Field(2 * 1024**3, ge=1024, description="Largest adapter_model.safetensors accepted.")
+    completion_wait_s: float = Field(
+        60.0, gt=0, le=600, description="Longest that a completion waits for its job before it answers with an error."
+    )
+    max_wait_s: int = Field(30, ge=0, le=600, description="Longest `Prefer: wait=N` that is honoured for a job.")
+    quota_queued_jobs: int = Field(
+        200_000, ge=0, description="Jobs that a tenant may have waiting or running, unless it has a limit of its own."
+    )
+    quota_stored_bytes: int = Field(
+        100 * 1024**3, ge=0, description="Bytes of files and adapters that a tenant may keep, unless it has its own."
+    )
+    quota_posts_per_minute: int = Field(
+        6000, ge=1, description="POST requests a tenant may send within a minute, unless it has its own limit."
+    )
+    quota_tokens_per_day: int = Field(
+        1_000_000_000, ge=0, description="Tokens a tenant may use on a day (UTC), unless it has its own limit."
+    )
+    secret_key: SecretStr | None = Field(
+        None, min_length=32, description="Key that seals webhook secrets; default: generated below the data folder."
+    )
+    webhook_allow_http: bool = Field(False, description="Let webhooks go over plain http (port 80), unencrypted.")
+    webhook_ports: str | None = Field(
+        None,
+        pattern=r"^\d{1,5}(,\d{1,5})*$",
+        description="Ports that webhooks may use beside 443 and 8443, separated by commas.",
+    )
+    webhook_allow_networks: str | None = Field(
+        None, description="Private networks that webhooks may reach, as CIDRs separated by commas."
+    )
+    max_file_bytes: int = Field(
+        512 * 1024**2, ge=1024, description="Largest input of a batch: an uploaded file, or lines sent directly."
+    )
+    retention_days: int = Field(
+        30, ge=8, le=3650, description="Days after which jobs, batches, their texts and uploaded files are deleted."
+    )
+    failpoint: str | None = Field(
+        None, description="For tests only: the place in the code where the process kills itself."
+    )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Log level of every process.")
 
     @property
@@ -85,6 +132,23 @@ class Settings(BaseSettings):
         """`:password` of an embedded server, as `registry.embedded` wrote it at its first start; empty before that."""
         file = self.data_dir / "secrets" / server
         return f":{file.read_text('ascii').strip()}" if file.exists() else ""
+
+    @field_validator("webhook_allow_networks")
+    @classmethod
+    def _are_networks(cls, value: str | None) -> str | None:
+        for network in (value or "").split(","):
+            ipaddress.ip_network(network.strip() or "::")
+        return value
+
+    @property
+    def webhook_networks(self) -> tuple[str, ...]:
+        """The allowed private networks, one text each."""
+        return tuple(network.strip() for network in (self.webhook_allow_networks or "").split(",") if network.strip())
+
+    @property
+    def webhook_extra_ports(self) -> frozenset[int]:
+        """The ports allowed beside 443 and 8443."""
+        return frozenset(int(port) for port in (self.webhook_ports or "").split(",") if port)
 
     @property
     def spool_dir(self) -> Path:

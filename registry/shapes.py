@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic_core import PydanticCustomError
 from sqlalchemy import Row
 
-from registry import ids
+from registry import explanations, ids
 from registry.states import status_for_tenant
 
 
@@ -61,6 +61,7 @@ class JobCreate(Strict):
         default_factory=dict, max_length=16
     )
     custom_id: ShortText | None = None
+    webhook_url: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
 
     @model_validator(mode="after")
     def _one_input(self) -> JobCreate:
@@ -154,6 +155,7 @@ class JobView(BaseModel):
     usage: Usage | None
     error: JobError | None
     timing: Timing | None
+    waiting_for: str | None = None
 
 
 def job_view(row: Row[Any] | Mapping[str, Any]) -> JobView:
@@ -174,6 +176,7 @@ def job_view(row: Row[Any] | Mapping[str, Any]) -> JobView:
         usage=_usage(get["prompt_tokens"], get["output_tokens"]) if used else None,
         error=_error(get["error_code"], get["error_message"]) if get["error_code"] else None,
         timing=Timing.model_validate(get["timing"]) if get["timing"] else None,
+        waiting_for=explanations.waiting_for(get["state"], get["started_at"], get["waiting_reason"], get["crashes"]),
     )
 
 

@@ -17,6 +17,7 @@ from registry.logs import get_logger
 
 QUEUED = "lorry_queued"
 CANCELLED = "lorry_cancelled"
+DRAINED = "lorry_drained"
 
 _log = get_logger("wake")
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("api", "registry", "workers")
-PURE = ("workers/policy.py", "workers/slots.py")
+PURE = ("workers/policy.py", "workers/slots.py", "workers/victims.py", "workers/waits.py", "registry/backlog/order.py")
 READS_ENVIRONMENT = {"registry/settings.py"}
 SETS_ENVIRONMENT = {"workers/engine.py", "workers/main.py"}
 """vLLM is configured by variables of its own and CUDA's, which have to be set before it is imported."""

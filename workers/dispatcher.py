@@ -11,40 +11,35 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 import psycopg
 from celery import Celery
-from kombu.exceptions import OperationalError as BrokerAway
-from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
-from registry import backlog, ids, queues, wake
-from registry.backlog import Load
+from registry import backlog, failpoints, ids, queues, wake
+from registry.backlog import Pace
 from registry.db import SYSTEM_ROLE, Database
 from registry.errors import Unavailable
 from registry.logs import configure_logs, get_logger
-from registry.queues import celery_app
+from registry.queues import make_celery
 from registry.settings import Settings, get_settings
 from workers import repair
+from workers.flow import Flow
 from workers.leader import Leader
+from workers.rescue import Rescue
 
-MIN_UNCLAIMED = 8
-"""A freed thread finds work at once, even when all others are busy."""
-MAX_UNCLAIMED = 200
-"""What free threads take in a quarter second, at the rate a Celery worker consumes."""
 IDLE_S = 1.0
 SPARE_S = 1.0
 AWAY_S = 0.5
+BROKER_AWAY_S = 0.5
+"""How often a broker that is away is tried; picking stops by itself when the queues have their share."""
+BROKER_TIMEOUT_S = 1.0
 
 _log = get_logger("dispatcher")
-
-
-def wanted(load: Load) -> int:
-    """How many more jobs this deployment's queue should get now."""
-    free = load.capacity - load.running - load.dispatched
-    target = max(MIN_UNCLAIMED, min(free + load.dispatched, MAX_UNCLAIMED))
-    return max(0, target - load.dispatched) if load.has_queued else 0
 
 
 class Dispatcher:
@@ -56,7 +51,12 @@ class Dispatcher:
         self._database = Database(settings.resolved_database_url, SYSTEM_ROLE, pool_size=2)
         self._leader = Leader(self._database.engine)
         self._stopping = threading.Event()
-        self._chores = repair.chores(settings, celery)
+        self._rescue = Rescue(settings.lease_s)
+        self._chores = repair.chores(settings, celery, self._rescue)
+        self._unsent: defaultdict[str, list[str]] = defaultdict(list)
+        self._broker_due_s = 0.0
+        self._paces: defaultdict[str, Pace] = defaultdict(Pace)
+        self._flows: defaultdict[str, Flow] = defaultdict(Flow)
 
     def stop(self) -> None:
         """End after the present tick."""
@@ -67,6 +67,7 @@ class Dispatcher:
         while not self._stopping.is_set():
             try:
                 if not self._leader.try_to_lead():
+                    self._rescue.seen(time.monotonic())
                     self._stopping.wait(SPARE_S)
                     continue
                 _log.info("this dispatcher leads")
@@ -84,35 +85,60 @@ class Dispatcher:
                 busy = self.tick()
                 if busy:
                     self._stopping.wait(self._settings.tick_ms / 1000)
+                    list(listener.notifies(timeout=0))  # else the server keeps them all for us
                 else:
                     for _notice in listener.notifies(timeout=IDLE_S, stop_after=1):
                         pass
 
     def tick(self) -> bool:
         """One round. True while anything is queued or running."""
-        now_s = time.monotonic()
         for chore in self._chores:
-            chore.run_if_due(self._leader, now_s)
+            self._run(chore)
         with self._leader.transaction() as session:
             loads = backlog.loads(session, self._settings.lease_s)
-            picked = [(load.deployment, backlog.pick(session, load.deployment, wanted(load))) for load in loads]
+            picked = [(load.deployment, self._pick(session, load)) for load in loads]
+        failpoints.reach("after_pick_commit")
         for deployment, job_ids in picked:
-            self._send(deployment, (ids.to_wire("job", job_id) for job_id in job_ids))
+            self._unsent[deployment] += (ids.to_wire("job", job_id) for job_id in job_ids)
+        if time.monotonic() >= self._broker_due_s:
+            self._send()
         return any(load.busy for load in loads)
 
-    def _send(self, deployment: str, wire_ids: Iterable[str]) -> None:
-        """After the commit. What cannot be sent stays dispatched and is found missing by `repair`."""
+    def _pick(self, session: Session, load: Load) -> Sequence[uuid.UUID]:
+        wanted = self._flows[load.deployment].wanted(load)
+        return backlog.pick(session, load.deployment, wanted, pace=self._paces[load.deployment])
+
+    def _run(self, chore: repair.Chore) -> None:
+        """A chore that fails must not stop the picking, unless the role went with it."""
         try:
-            queues.send_jobs(self._celery, deployment, list(wire_ids))
-        except (BrokerAway, RedisError, OSError) as error:
-            _log.warning("the broker is away; jobs wait", deployment=deployment, error=type(error).__name__)
+            chore.run_if_due(self._leader, time.monotonic())
+        except Exception as error:
+            if not self._leader.leads:
+                raise
+            _log.error("a chore failed", chore=chore.name, error=type(error).__name__)
+
+    def _send(self) -> None:
+        """After the commit. What cannot be sent waits here; should we die, `repair` finds it missing."""
+        for deployment, wire_ids in self._unsent.items():
+            try:
+                queues.send_jobs(self._celery, deployment, wire_ids)
+            except queues.AWAY as error:
+                if not self._broker_due_s:
+                    _log.warning("the broker is away; jobs wait", error=type(error).__name__)
+                self._broker_due_s = time.monotonic() + BROKER_AWAY_S
+                return
+            wire_ids.clear()
+        if self._broker_due_s:
+            _log.info("the broker is back")
+        self._broker_due_s = 0.0
 
 
 def main() -> int:
     """Run this installation's dispatcher until SIGTERM or SIGINT."""
     settings = get_settings()
     configure_logs(settings.log_level)
-    dispatcher = Dispatcher(settings, celery_app)
+    # A broker that hangs must not stop the repairs; a worker, which only reads, can wait for it.
+    dispatcher = Dispatcher(settings, make_celery(settings, timeout_s=BROKER_TIMEOUT_S))
     stop: Callable[..., None] = lambda *_: dispatcher.stop()  # noqa: E731
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)

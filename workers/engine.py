@@ -26,7 +26,7 @@ from registry.errors import (
 )
 from workers.engine_guard import EngineGuard
 from workers.engine_loop import EngineLoop
-from workers.generation import AdapterRef, EngineConfig, Generated, Generation, Residency, Swap
+from workers.generation import AdapterRef, Capacity, EngineConfig, Generated, Generation, Residency, Swap
 from workers.probe import dialect
 from workers.probe.private_names import HOST_NAMES, absent
 from workers.probe.watch import is_gone
@@ -43,6 +43,7 @@ class VllmEngine:
         self._runner = EngineLoop()
         self._guard = EngineGuard(config)
         self._llm: Any = None
+        self._capacity = Capacity()
         self._pids: frozenset[int] = frozenset()
         self._serial = itertools.count()
         self._swaps: set[asyncio.Task[Swap]] = set()
@@ -85,27 +86,51 @@ class VllmEngine:
                 "This vLLM lacks names that Lorry relies on: " + ", ".join(lacking) + ". Install vLLM 0.32, or teach "
                 "workers/probe/private_names.py the new names."
             )
+        self._capacity = dialect.capacity(self._llm)
 
-    async def swap_in(self, adapter: AdapterRef, evict: int | None) -> Swap:
+    @property
+    def capacity(self) -> Capacity:
+        """See `Engine.capacity`."""
+        return self._capacity
+
+    @property
+    def prefilling_tokens(self) -> int:
+        """See `Engine.prefilling_tokens`."""
+        return 0 if self._llm is None else int(self._llm.output_processor.get_num_queued_tokens())
+
+    async def stage(self, adapter: AdapterRef, drop: int | None) -> Residency:
+        """See `Engine.stage`."""
+        replies = await self._rpc("lorry_stage", adapter.name, adapter.int_id, adapter.path, drop)
+        return dialect.residency(replies[0])
+
+    async def is_staged(self, int_id: int) -> bool:
+        """See `Engine.is_staged`."""
+        return all(await self._rpc("lorry_is_staged", int_id))
+
+    async def unstage(self, int_id: int) -> None:
+        """See `Engine.unstage`."""
+        await self._rpc("lorry_unstage", int_id)
+
+    async def swap_in(self, adapter: AdapterRef, evict: int | None, drop: int | None = None) -> Swap:
         """See `Engine.swap_in`. Not cancellable half-way: a cancelled caller leaves the swap to finish by itself."""
         self._alive()
         if self._guard.is_hot(adapter.int_id):
             now = time.monotonic()
             return Swap("hot", 0.0, 0.0, (), now, now)
-        swap = asyncio.ensure_future(self._swap(adapter, evict))
+        swap = asyncio.ensure_future(self._swap(adapter, evict, drop))
         self._swaps.add(swap)
         swap.add_done_callback(self._swaps.discard)
         return await asyncio.shield(swap)
 
-    async def _swap(self, adapter: AdapterRef, evict: int | None) -> Swap:
+    async def _swap(self, adapter: AdapterRef, evict: int | None, drop: int | None) -> Swap:
         with self._guard.swapping(adapter, evict):
-            replies = await self._rpc("lorry_swap", adapter.name, adapter.int_id, adapter.path, evict)
+            replies = await self._rpc("lorry_swap", adapter.name, adapter.int_id, adapter.path, evict, drop)
             error = next((reply["error"] for reply in replies if "error" in reply), None)
             if error is not None and len(replies) > 1:
                 replies = await self._rpc("lorry_forget", adapter.int_id)  # the ranks that did load it
             self._guard.slots_are(replies[0]["slots"])
         if error is not None:
-            raise AdapterLoadFailed(_without_names(error, adapter))
+            raise AdapterLoadFailed(dialect.without_names(error, adapter))
         if any("full" in reply for reply in replies):
             raise EngineError(f"No slot is free for adapter {adapter.int_id}: name an idle one as `evict`.")
         slowest = max(replies, key=lambda reply: reply["load_ms"] + reply["activate_ms"])
@@ -116,6 +141,7 @@ class VllmEngine:
             evicted=tuple(slowest["evicted"]),
             begun_at_s=slowest["begun_at_s"],
             ended_at_s=slowest["ended_at_s"],
+            residency=dialect.residency(replies[0]),
         )
 
     async def generate(self, generation: Generation) -> Generated:
@@ -142,8 +168,9 @@ class VllmEngine:
 
     async def residency(self) -> Residency:
         """See `Engine.residency`. Raises EngineDead."""
-        reply = (await self._rpc("lorry_residency"))[0]
-        return Residency(tuple(reply["slots"]), tuple(reply["host"]), reply["step_time_loads"])
+        found = dialect.residency((await self._rpc("lorry_residency"))[0])
+        self._guard.slots_are(found.slots)
+        return found
 
     async def live_adapters(self) -> frozenset[int]:
         """See `Engine.live_adapters`. Raises EngineDead."""
@@ -171,7 +198,7 @@ class VllmEngine:
         if llm is None:
             return
         with suppress(Exception):
-            self._runner.call(_fail_waiting(llm), timeout_s=5.0)
+            self._runner.call(dialect.fail_waiting(llm), timeout_s=5.0)
         with suppress(Exception):  # of a dead engine some parts are gone already
             llm.shutdown(timeout=timeout_s)
         for pid in self._pids:
@@ -217,17 +244,3 @@ def _set_environment() -> None:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # no third process; starts in half the time
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # more threads collapse when the cores are busy elsewhere
         os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # it would override `kv_cache_bytes`
-
-
-def _without_names(error: str, adapter: AdapterRef) -> str:
-    """vLLM's words about a load, without this machine's paths."""
-    return error.replace(adapter.path, "the adapter").replace(adapter.name, "the adapter")[:500]
-
-
-async def _fail_waiting(llm: Any) -> None:
-    """End every running request: vLLM's shutdown would drain them first, and then leave who waits for them asleep."""
-    from vllm.v1.engine.exceptions import EngineDeadError
-
-    request_ids = list(llm.output_processor.request_states)
-    llm.output_processor.propagate_error(EngineDeadError())
-    await llm.abort(request_ids, internal=True)

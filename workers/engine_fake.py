@@ -27,7 +27,7 @@ from registry.errors import (
 from workers.engine_guard import EngineGuard
 from workers.engine_loop import EngineLoop
 from workers.fake_markers import Marker, adapter_fails, prompt_reader
-from workers.generation import AdapterRef, EngineConfig, Generated, Generation, Residency, Swap
+from workers.generation import AdapterRef, Capacity, EngineConfig, Generated, Generation, Residency, Swap
 
 
 @dataclass
@@ -38,6 +38,7 @@ class _Run:
     seats: asyncio.Semaphore
     slots: OrderedDict[int, None] = field(default_factory=OrderedDict)
     host: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    staged: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     aborted: dict[int, int] = field(default_factory=dict)
     dead: asyncio.Event = field(default_factory=asyncio.Event)
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -54,8 +55,10 @@ class FakeEngine:
         tokens: int = 16,
         load_ms: float = 0.0,
         activate_ms: float = 0.0,
+        capacity: Capacity | None = None,
     ) -> None:
         """`tokens`: length of every answer unless `max_tokens` cuts it; each costs `step_ms`, as the prompt does."""
+        self.capacity = capacity or Capacity()
         self.config = config
         self.step_s = step_ms / 1000
         self.tokens = tokens
@@ -79,16 +82,45 @@ class FakeEngine:
             raise EngineStartFailed("The engine runs already: close it before starting it again.")
         self._run = _Run(EngineGuard(self.config), asyncio.Semaphore(self.config.max_num_seqs))
 
-    async def swap_in(self, adapter: AdapterRef, evict: int | None) -> Swap:
+    @property
+    def prefilling_tokens(self) -> int:
+        """Always 0: a prompt of any length takes one step here."""
+        return 0
+
+    async def stage(self, adapter: AdapterRef, drop: int | None) -> Residency:
+        """See `Engine.stage`."""
+        run = self._alive()
+        if adapter.int_id not in run.host and adapter.int_id not in run.staged:
+            self._make_room(run, drop)
+            run.staged[adapter.int_id] = asyncio.ensure_future(asyncio.sleep(self.load_s))
+        return await self.residency()
+
+    async def is_staged(self, int_id: int) -> bool:
+        """See `Engine.is_staged`."""
+        staged = self._alive().staged.get(int_id)
+        return staged is None or staged.done()
+
+    async def unstage(self, int_id: int) -> None:
+        """See `Engine.unstage`."""
+        self._alive().staged.pop(int_id, None)
+
+    def _make_room(self, run: _Run, drop: int | None) -> None:
+        while len(run.host) + len(run.staged) >= self.config.max_cpu_loras:
+            idle = [int_id for int_id in run.host if int_id not in run.slots]
+            if not idle:
+                return
+            run.host.pop(drop if drop in idle else idle[0])
+
+    async def swap_in(self, adapter: AdapterRef, evict: int | None, drop: int | None = None) -> Swap:
         """See `Engine.swap_in`."""
         run = self._alive()
         begun = time.monotonic()
         if run.guard.is_hot(adapter.int_id):
             run.slots.move_to_end(adapter.int_id)
             return Swap("hot", 0.0, 0.0, (), begun, begun)
-        return await asyncio.shield(asyncio.ensure_future(self._swap(run, adapter, evict)))
+        return await asyncio.shield(asyncio.ensure_future(self._swap(run, adapter, evict, drop)))
 
-    async def _swap(self, run: _Run, adapter: AdapterRef, evict: int | None) -> Swap:
+    async def _swap(self, run: _Run, adapter: AdapterRef, evict: int | None, drop: int | None) -> Swap:
         with run.guard.swapping(adapter, evict):
             async with run.loading:
                 begun = time.monotonic()
@@ -96,25 +128,26 @@ class FakeEngine:
                 if evict is not None:
                     run.slots.pop(evict, None)
                 try:
-                    state, load_ms = await self._load(run, adapter)
+                    state, load_ms = await self._load(run, adapter, drop)
                     if len(run.slots) >= self.config.max_loras:
                         raise EngineError(f"No slot is free for adapter {adapter.int_id}: name an idle one as `evict`.")
                     await asyncio.sleep(self.activate_s)
                     run.slots[adapter.int_id] = None
                 finally:
                     run.guard.slots_are(run.slots)
-        return Swap(state, load_ms, self.activate_s * 1000, evicted, begun, time.monotonic())
+        found = Residency(tuple(run.slots), tuple(run.host), 0)
+        return Swap(state, load_ms, self.activate_s * 1000, evicted, begun, time.monotonic(), found)
 
-    async def _load(self, run: _Run, adapter: AdapterRef) -> tuple[Literal["warm", "cold"], float]:
+    async def _load(self, run: _Run, adapter: AdapterRef, drop: int | None) -> tuple[Literal["warm", "cold"], float]:
         if adapter.int_id in run.host:
             run.host.move_to_end(adapter.int_id)
             return "warm", 0.0
         reason = adapter_fails(Path(adapter.path))
         if reason is not None:
             raise AdapterLoadFailed(reason)
-        await asyncio.sleep(self.load_s)
-        while len(run.host) >= self.config.max_cpu_loras:
-            run.host.pop(next(int_id for int_id in run.host if int_id not in run.slots))
+        staged = run.staged.pop(adapter.int_id, None)
+        await (staged if staged is not None else asyncio.sleep(self.load_s))
+        self._make_room(run, drop)
         run.host[adapter.int_id] = None
         return "cold", self.load_s * 1000
 
@@ -182,6 +215,7 @@ class FakeEngine:
     async def residency(self) -> Residency:
         """See `Engine.residency`."""
         run = self._alive()
+        run.guard.slots_are(run.slots)
         return Residency(tuple(run.slots), tuple(run.host), 0)
 
     async def live_adapters(self) -> frozenset[int]:

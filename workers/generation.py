@@ -66,6 +66,26 @@ class Generated:
 
 
 @dataclass(frozen=True, slots=True)
+class Residency:
+    """Which adapter ids are where, least recently used first."""
+
+    slots: tuple[int, ...]
+    host: tuple[int, ...]
+    step_time_loads: int
+    """Loads that happened inside an engine step since start: must stay 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a running engine has room for, in tokens; None when it is not known or without limit."""
+
+    kv_tokens: int | None = None
+    """Prompt and output tokens of all running requests together."""
+    batched_tokens: int | None = None
+    """Prompt tokens that one step takes in."""
+
+
+@dataclass(frozen=True, slots=True)
 class Swap:
     """What bringing one adapter into a slot cost. `state` is where it was: hot costs nothing, warm is host memory."""
 
@@ -78,16 +98,8 @@ class Swap:
     """Ids that lost their slot."""
     begun_at_s: float
     ended_at_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Residency:
-    """Which adapter ids are where, least recently used first."""
-
-    slots: tuple[int, ...]
-    host: tuple[int, ...]
-    step_time_loads: int
-    """Loads that happened inside an engine step since start: must stay 0."""
+    residency: Residency | None = None
+    """What is where afterwards, by the engine's word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +137,32 @@ class Engine(Protocol):
     def start(self) -> None:
         """Block until the engine serves. Raises EngineStartFailed."""
 
-    async def swap_in(self, adapter: AdapterRef, evict: int | None) -> Swap:
+    @property
+    def capacity(self) -> Capacity:
+        """Known from `start` on."""
+
+    @property
+    def prefilling_tokens(self) -> int:
+        """Prompt tokens of the requests that have no first token yet."""
+
+    async def stage(self, adapter: AdapterRef, drop: int | None) -> Residency:
+        """Begin to read an adapter's files into host memory, beside the running steps.
+
+        `drop` gives up its host copy if the cache is full. The answer tells what is where then. The adapter's swap only
+        activates it; a failure shows there. Raises EngineDead.
+        """
+
+    async def is_staged(self, int_id: int) -> bool:
+        """Whether a staged adapter is in host memory, or failed: its swap will not wait for the disk."""
+
+    async def unstage(self, int_id: int) -> None:
+        """Forget a staged adapter."""
+
+    async def swap_in(self, adapter: AdapterRef, evict: int | None, drop: int | None = None) -> Swap:
         """Bring an adapter into a slot, outside any step. `evict` is the slot's present owner when all are taken.
+
+        `drop` is the adapter whose host copy makes room if the host cache is full; without it, the one least recently
+        used that is in no slot.
 
         `evict` is out of its slot afterwards, load failed or not, and keeps its host copy; a hot adapter evicts nobody.
         Raises AdapterLoadFailed (undone at once: the id is nowhere afterwards), EngineDead, or EngineError when the

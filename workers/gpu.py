@@ -7,9 +7,11 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from registry import base_models, deployments
+from sqlalchemy.exc import SQLAlchemyError
+
+from registry import base_models, deployments, presence, transitions
 from registry.db import SYSTEM_ROLE, Database
-from registry.errors import EngineStartFailed, LorryError
+from registry.errors import EngineStartFailed, LorryError, Unavailable
 from registry.logs import get_logger
 from registry.models import BaseModel, Deployment
 from registry.prompts import PromptFormat
@@ -17,12 +19,19 @@ from registry.settings import Settings
 from registry.store import Store
 from workers import outcomes
 from workers.engine_choice import make_engine
+from workers.in_hand import InHand
+from workers.outlook import Outlook
 from workers.planner import Planner
 from workers.policy import Rules
 from workers.preparation import Preparation
 from workers.presence import Presence
 from workers.settle import Writer
+from workers.watchdog import Signs, Traffic
 
+ENGINE_CLOSE_S = 3.0
+"""Nothing in an engine is worth waiting for when its last job has left it: then it is killed."""
+WRITER_CLOSE_S = 4.0
+"""Longest that the last outcomes wait for a registry that is away; after that the lease hands their jobs to others."""
 ENGINE_RESTARTS = 3
 """Starts in a row that may fail before the process gives up and lets its supervisor start a new one."""
 
@@ -67,7 +76,12 @@ class GpuWorker:
             serves.capacity,
             settings.beat_s,
         )
-        self._writer = Writer(self._database, deployment.name, lambda: self.presence.worker_id)
+        self._writer = Writer(
+            self._database,
+            deployment.name,
+            lambda: self.presence.worker_id,
+            quarantine_after=settings.quarantine_after_failures,
+        )
         self._engine = make_engine(settings, deployment, base)
         self._preparation = Preparation(PromptFormat(Path(base.path), base.template), deployment.max_model_len)
         rules = Rules(
@@ -75,17 +89,27 @@ class GpuWorker:
             max_loras=deployment.max_loras,
             grouping_max_wait_s=settings.grouping_max_wait_s,
             adapter_max_wait_s=settings.adapter_max_wait_s,
+            max_held=serves.capacity,
         )
         self._planner = Planner(self._engine, rules, Store(settings.store_dir), self._writer, self._restart_engine)
+        self._outlook = Outlook(self._database, deployment.name, self._planner)
         self.failed = threading.Event()
+        self.traffic = Traffic(serves.capacity)
+        self._in_hand = InHand()
+        self._closing = threading.Lock()
+        self._closed = False
 
     def start(self) -> None:
         """Start the engine, then say `ready`. Raises EngineStartFailed."""
         self._engine.start()
-        self.presence.ready(self._planner.report, self._planner.held_ids, self._planner.abandon)
+        self.presence.ready(self._planner.report, self._planner.held_ids, self._planner.abandon, self._in_hand.ids)
 
     def run(self, job_id: uuid.UUID) -> None:
         """Claim a job, run it, and return when its ending is written. Returns at once when it is not to be had."""
+        with self.traffic.job(), self._in_hand.job(job_id):
+            self._run(job_id)
+
+    def _run(self, job_id: uuid.UUID) -> None:
         claimed = self._writer.claim(job_id).result()
         if claimed is None:
             return
@@ -102,12 +126,33 @@ class GpuWorker:
         self.presence.become("draining")
         self._planner.drain(self._settings.drain_grace_s)
 
+    def let_go(self) -> None:
+        """Give everything back at once: nobody waits for its ends any more. Late writes of ours match nothing."""
+        self.presence.silence()
+        try:
+            with self._database.transaction() as session:
+                presence.become(session, self.presence.worker_id, "ended")  # first: it ends claims that are under way
+                back = transitions.let_go(session, self.presence.worker_id)
+            _log.warning("jobs were given back in a hurry", jobs=len(back))
+        except (Unavailable, SQLAlchemyError):
+            _log.warning("the registry is away; this worker's jobs are taken back after its lease")
+
     def close(self) -> None:
-        """Stop the engine and say goodbye."""
-        self._engine.close()
-        self._writer.close()
-        self.presence.end()
-        self._database.close()
+        """Stop the engine and say goodbye. Who comes second waits for the first."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._outlook.close()
+            self._engine.close(ENGINE_CLOSE_S)
+            self._writer.close(WRITER_CLOSE_S)
+            self.presence.end()
+            self._database.close()
+
+    @property
+    def signs(self) -> Signs:
+        """What `watchdog` looks at."""
+        return Signs(self.traffic, asked=self.presence.asked_to_drain, failed=self.failed)
 
     def _restart_engine(self) -> None:
         threading.Thread(target=self._start_again, name="engine-restart", daemon=True).start()

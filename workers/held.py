@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import ceil
 
 from registry.transitions import Claimed
 from workers.generation import AdapterRef, Generation, Swap
@@ -28,6 +29,11 @@ class HeldJob:
     batch_jobs: int = 0
     batch_adapters: int = 0
     corruptions: int = 0
+    share_mark_s: float = 0.0
+    engine_ms: float = 0.0
+    """Its part of the time that it was in the engine with others."""
+    told: str | None = None
+    """The reason for waiting that was last written to its row."""
 
     @property
     def job_id(self) -> uuid.UUID:
@@ -39,6 +45,17 @@ class HeldJob:
         """The adapter's integer id, BASE for the bare base."""
         adapter = self.generation.adapter
         return BASE if adapter is None else adapter.int_id
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Length of the prompt."""
+        return len(self.generation.prompt_token_ids)
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and expected output, by the adapter's own history; at most what the job may write."""
+        most, expected = self.generation.sampling.max_tokens, self.claimed.expected_output
+        return self.prompt_tokens + (most if expected is None else min(most, ceil(expected)))
 
     @property
     def alone(self) -> bool:
@@ -107,17 +124,25 @@ class WaitingRoom:
             job.swap = record
             job.swap_wait_ms = (now_s - max(begun_s, job.held_at_s)) * 1000
 
-    def adapter_ref(self, adapter_id: int) -> AdapterRef:
-        """How the engine knows an adapter that some waiting job needs."""
-        ref = self._queues[adapter_id][0].generation.adapter
+    def adapter_ref(self, adapter_id: int) -> tuple[AdapterRef, str]:
+        """How the engine knows an adapter that some waiting job needs, and its files' digest."""
+        job = self._queues[adapter_id][0]
+        ref, adapter = job.generation.adapter, job.claimed.adapter
         assert ref is not None
-        return ref
+        assert adapter is not None
+        return ref, adapter.digest
 
     def heads(self, now_s: float) -> list[Head]:
         """The oldest job of each adapter."""
         return [
             Head(
-                queue[0].job_id, adapter, queue[0].claimed.turn, now_s - self._slotless_from_s[adapter], queue[0].alone
+                job=queue[0].job_id,
+                adapter=adapter,
+                turn=queue[0].claimed.turn,
+                waited_s=now_s - self._slotless_from_s[adapter],
+                alone=queue[0].alone,
+                prompt_tokens=queue[0].prompt_tokens,
+                tokens=queue[0].tokens,
             )
             for adapter, queue in self._queues.items()
         ]

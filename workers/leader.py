@@ -9,19 +9,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from registry.db import mapped_outages
 
 _LOCK = 0x10AA72
+IDLE_S = 4.0
+"""Longest silence of a leader; the dispatcher speaks at least every second."""
+
+
+LOCK_MS = 1000
+"""Whoever holds a lock for longer holds up one chore until its next round, and not the picking."""
 
 
 class Leader:
     """At most one of these leads per database. The others are hot spares that ask again."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, idle_s: float = IDLE_S) -> None:
         self._engine = engine
+        self._idle_ms = int(idle_s * 1000)
         self._connection: Connection | None = None
 
     @property
@@ -35,6 +41,10 @@ class Leader:
             return True
         with mapped_outages():
             connection = self._engine.connect()
+            # A leader that is frozen, or whose machine is gone without a word, loses the role by the server's hand.
+            connection.execute(text(f"SET idle_session_timeout = {self._idle_ms}"))
+            connection.execute(text(f"SET idle_in_transaction_session_timeout = {self._idle_ms}"))
+            connection.execute(text(f"SET lock_timeout = {LOCK_MS}"))
             if connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK}):
                 connection.commit()
                 self._connection = connection
@@ -44,15 +54,15 @@ class Leader:
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """A transaction on the leading connection. Any failure of it gives the role up. Raises Unavailable."""
+        """A transaction on the leading connection; the loss of that connection is the loss of the role.
+
+        Raises Unavailable.
+        """
         connection = self._connection
         assert connection is not None, "only a leader picks"
         try:
             with mapped_outages(), Session(connection, expire_on_commit=False) as session, session.begin():
                 yield session
-        except SQLAlchemyError:
-            self.resign()
-            raise
         except Exception:
             if connection.invalidated or connection.closed:
                 self.resign()

@@ -1,7 +1,6 @@
 """Starting a Celery worker process: `python -m workers.main gpu --deployment D [--device N]` or `… io`.
 
-The device is pinned before anything that could touch it is imported. SIGTERM drains: Celery stops consuming, the
-planner hands back or finishes, then the engine closes.
+The device is pinned before anything that could touch it is imported.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import argparse
 import os
 import socket
 import sys
-import threading
 from multiprocessing.util import Finalize
 from typing import Any
 
@@ -20,11 +18,19 @@ from celery.worker import state as celery_state
 from registry.db import SYSTEM_ROLE, Database
 from registry.errors import LorryError
 from registry.logs import configure_logs, get_logger
-from registry.queues import DELIVERIES, celery_app, queue, queue_name
+from registry.queues import DELIVERIES, celery_app, queue_name
+from registry.secrets import SecretBox
 from registry.settings import Settings, get_settings
-from workers import gpu
+from registry.webhooks.targets import TargetRules
+from workers import gpu, webhooks
+from workers.consuming import consume
+from workers.egress import Egress
+from workers.leaving import Leaving, on_signals
+from workers.watchdog import Watchdog
 
-IO_CONCURRENCY = 16
+IO_CONCURRENCY = 128
+"""Threads that wait for receivers: many slow ones leave room for the others."""
+IO_CONNECTIONS = 16
 
 _log = get_logger("main")
 
@@ -43,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     signals.setup_logging.connect(_keep_our_logs)
     try:
         if options.kind == "io":
-            return consume(settings, f"io@{socket.gethostname()}", DELIVERIES, IO_CONCURRENCY)
+            return run_io_worker(settings)
         return run_gpu_worker(settings, options.deployment, options.device)
     except LorryError as error:
         _log.error("the worker cannot run", code=error.code, reason=error.message)
@@ -51,66 +57,49 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run_gpu_worker(settings: Settings, deployment: str, device: str | None) -> int:
-    """Host one engine until SIGTERM has drained it."""
+    """Host one engine until SIGTERM, an operator or its own state ends it; see `leaving`."""
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
+    leaving = Leaving(settings.drain_grace_s)
+    on_signals(leaving.ask, leaving.hurry)
     database = Database(settings.resolved_database_url, SYSTEM_ROLE, pool_size=1)
     serves = gpu.assignment(database, settings, deployment)
     database.close()
     name = f"{deployment}.{device or serves.deployment.device}@{socket.gethostname()}"
     worker = gpu.GpuWorker(settings, name, serves)
-    closed = threading.Event()
-
-    def close() -> None:
-        if not closed.is_set():
-            closed.set()
-            worker.close()
-
     # multiprocessing joins the engine's process at exit, before atexit's own hooks: close it earlier, on every path.
-    Finalize(None, close, exitpriority=90)
+    Finalize(None, worker.close, exitpriority=90)
     try:
         worker.start()
         gpu.install(worker)
-        _drain_on_shutdown(worker)
-        return consume(settings, name, queue_name(deployment), serves.capacity)
+        leaving.is_ready(worker)
+        Watchdog(settings, celery_app, deployment, worker.signs, leaving.begin)
+        consume(settings, name, queue_name(deployment), serves.capacity)
+        return leaving.finish()
     finally:
-        close()
+        worker.close()
 
 
-def consume(settings: Settings, name: str, queue_of: str, concurrency: int) -> int:
-    """Celery's own worker, with threads: its tasks only wait."""
-    celery_app.conf.task_queues = [queue(queue_of)]
-    if queue_of != DELIVERIES:
-        celery_app.loader.import_task_module("workers.tasks")
-    worker = celery_app.Worker(
-        hostname=name,
-        pool="threads",
-        concurrency=concurrency,
-        queues=[queue_of],
-        loglevel=settings.log_level,
-        without_gossip=True,
-        without_mingle=True,
-        task_events=True,
-        quiet=True,
-    )
-    worker.start()
-    return int(worker.exitcode or 0)
+def run_io_worker(settings: Settings) -> int:
+    """Send webhooks until SIGTERM; deliveries under way are finished, each within its 15 s."""
+    # The C library's resolver else waits for up to half a minute in a thread of ours.
+    os.environ.setdefault("RES_OPTIONS", "timeout:2 attempts:2")
+    database = Database(settings.resolved_database_url, SYSTEM_ROLE, pool_size=IO_CONNECTIONS)
+    sender = webhooks.Sender(database, SecretBox(settings), Egress(TargetRules.of(settings)))
+    webhooks.install(sender)
 
+    def stop() -> None:
+        sender.drain()
+        celery_state.should_stop = 0
 
-def _drain_on_shutdown(worker: gpu.GpuWorker) -> None:
-    """Celery waits for its tasks for ever; ours end because the planner ends their jobs within the grace."""
-
-    def on_shutdown(**_: Any) -> None:
-        threading.Thread(target=worker.drain, name="drain", daemon=True).start()
-
-    signals.worker_shutting_down.connect(on_shutdown, weak=False)
-
-    def on_failure() -> None:
-        worker.failed.wait()
-        worker.drain()
-        celery_state.should_stop = 1
-
-    threading.Thread(target=on_failure, name="engine-failure", daemon=True).start()
+    # What is under way at a second signal is freed after the lease and sent again.
+    on_signals(stop, lambda: os._exit(0))
+    try:
+        consume(settings, f"io@{socket.gethostname()}", DELIVERIES, IO_CONCURRENCY)
+        return 0
+    finally:
+        sender.close()
+        database.close()
 
 
 def _keep_our_logs(**_: Any) -> None:

@@ -36,7 +36,7 @@ class Gone:
 Ending: TypeAlias = Generated | LorryError | HandBack | Gone
 
 
-def conclude(job: HeldJob, ending: Ending, *, now_s: float, stalled_ms: float) -> Outcome | HandBack | None:
+def conclude(job: HeldJob, ending: Ending, *, stalled_ms: float) -> Outcome | HandBack | None:
     """What to write for a job; None for nothing."""
     match ending:
         case Gone():
@@ -50,7 +50,7 @@ def conclude(job: HeldJob, ending: Ending, *, now_s: float, stalled_ms: float) -
         case LorryError():
             return failed(job.claimed.job_id, job.claimed.fence, ending)
         case _:
-            return _succeeded(job, ending, now_s, stalled_ms)
+            return _succeeded(job, ending, stalled_ms)
 
 
 def failed(job_id: Any, fence: int, error: LorryError) -> Outcome:
@@ -58,7 +58,7 @@ def failed(job_id: Any, fence: int, error: LorryError) -> Outcome:
     return Outcome(job_id, fence, "failed", error_code=error.code, error_message=error.message)
 
 
-def _succeeded(job: HeldJob, result: Generated, now_s: float, stalled_ms: float) -> Outcome:
+def _succeeded(job: HeldJob, result: Generated, stalled_ms: float) -> Outcome:
     held_ms = max(0.0, (job.admitted_at_s - job.held_at_s) * 1000 - job.swap_wait_ms)
     swap = _swap(job, stalled_ms) if job.generation.adapter is not None else None
     timing = {
@@ -81,7 +81,7 @@ def _succeeded(job: HeldJob, result: Generated, now_s: float, stalled_ms: float)
         timing=timing,
         accounted_ms=accounted_ms,
         swap_ms=_swap_share_ms(job),
-        engine_ms=(now_s - job.admitted_at_s) * 1000 / max(1, job.batch_jobs),
+        engine_ms=job.engine_ms,
     )
 
 

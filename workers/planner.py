@@ -1,7 +1,7 @@
-"""The planner: takes held jobs, asks `policy` what to do, and does it: admits, swaps, drains.
+"""The planner: takes held jobs, asks `policy` what to do, and has it done: admissions, swaps, hand-backs.
 
 Everything here runs on the engine's loop, so there are no locks; other threads come in through `hold`, `abandon`,
-`drain` and `resume`. No adapter is ever loaded in an engine step: first the swap, then the jobs.
+`drain`, `foresee` and `resume`. No adapter is ever loaded in an engine step: first the swap, then the jobs.
 """
 
 from __future__ import annotations
@@ -9,26 +9,30 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from registry.errors import AdapterLoadFailed, EngineDead, EngineError, GenerationFailed, LorryError, OutputCorrupted
+from registry.errors import EngineDead
 from registry.logs import get_logger
 from registry.presence import Beat
 from registry.store import Store
 from workers import policy
+from workers.corruption import Corruption
 from workers.endings import Endings
-from workers.generation import AdapterRef, Engine, Generated
+from workers.engine_work import EngineWork
+from workers.explainer import Explainer
+from workers.generation import Engine, Generated
 from workers.held import HeldJob, WaitingRoom
+from workers.judge import Judge
 from workers.loader import Loader
 from workers.outcomes import Ending, Gone, HandBack
+from workers.runs import Runs
 from workers.settle import Writer
-from workers.slots import Slots
+from workers.slots import Slots, SlotsBroken
 
 LOOK_AGAIN_S = 0.05
 """Waiting makes decisions due: while jobs wait, the policy is asked at least this often."""
-SCRUB_AGAIN_S = 0.01
-MAX_CORRUPTIONS = 2
-_OVERFLOWS = "The adapter's numbers overflow even on a clean cache; push a sound version."
+MAX_DEFECTS = 3
+"""Looks in a row that may break off before all waiting jobs are handed back: no defect may hold a job for ever."""
 
 _log = get_logger("planner")
 
@@ -40,19 +44,19 @@ class Planner:
         self, engine: Engine, rules: policy.Rules, store: Store, writer: Writer, on_dead: Callable[[], None]
     ) -> None:
         self._engine = engine
-        self._rules = rules
-        self._loader = Loader(engine, store)
-        self._endings = Endings(writer, self._loader.history)
-        self._writer = writer
         self._on_dead = on_dead
         self._waiting = WaitingRoom()
-        self._live: dict[uuid.UUID, tuple[HeldJob, asyncio.Task[None]]] = {}
         self._slots = Slots(rules.max_loras)
-        self._stopping: dict[uuid.UUID, Ending] = {}
-        self._loading: asyncio.Task[None] | None = None
-        self._loading_adapter: int | None = None
+        self._loader = Loader(engine, store, self._waiting.next_turns)
+        self._endings = Endings(writer, self._loader.history)
+        self._corruption = Corruption(engine, writer)
+        self._runs = Runs(engine, writer, self._corruption, self._ended)
+        self._work = EngineWork(self, self._loader, self._slots, self._waiting, self._corruption, self._endings)
+        self._explainer = Explainer(writer)
+        self._quarantining: asyncio.Task[None] | None = None
         self._look_again: asyncio.TimerHandle | None = None
-        self._scrub_due = False
+        self._judge = Judge(rules, self._waiting, self._slots, self._runs, self._loader, self._work)
+        self._defects = 0
         self._broken = False
         self._closing = False
 
@@ -74,14 +78,27 @@ class Planner:
         """The engine has been started again."""
         asyncio.run_coroutine_threadsafe(self._reset(), self._engine.loop).result()
 
+    def foresee(self, backlog: Mapping[int, int]) -> None:
+        """What the backlog needs next of the adapters in `known_adapters`."""
+        self._loader.backlog = backlog
+
+    @property
+    def known_adapters(self) -> frozenset[int]:
+        """Adapters in slots or in host memory."""
+        return self._loader.known
+
     def held_ids(self) -> set[uuid.UUID]:
         """Ids of all held jobs, waiting and live."""
-        return {job.job_id for job in self._waiting} | set(self._live)
+        return {job.job_id for job in self._waiting} | self._runs.ids
 
     def report(self) -> Beat:
         """What the worker's row says of this planner."""
-        held, live = len(self._waiting) + len(self._live), len(self._live)
-        return Beat(held, live, {"slots": sorted(self._slots.resident)})
+        residency = {
+            "slots": sorted(self._slots.resident),
+            "step_time_loads": self._work.step_time_loads,
+            "differences": self._work.differences,
+        }
+        return Beat(len(self._waiting) + len(self._runs), len(self._runs), residency)
 
     # ---- on the loop
 
@@ -90,159 +107,138 @@ class Planner:
             self._endings.end(job, HandBack())
             return
         self._waiting.add(job)
-        self._pump()
+        self.look()
 
-    def _pump(self) -> None:
-        """Do everything that can be done now."""
-        while not (self._broken or self._scrub_due) and (decision := self._decide()) is not None:
+    def look(self) -> None:
+        """Do everything that can be done now, and look again soon while anything waits, whatever happens."""
+        try:
+            self._do_what_is_due()
+            self._defects = 0
+        except Exception as error:  # noqa: BLE001 - a defect must not end the looking: jobs would hang
+            _log.error("the planner stumbled", error=type(error).__name__)
+            self._work.audit_due = True
+            self._defects += 1
+            if self._defects >= MAX_DEFECTS:
+                self._stop_jobs([job.job_id for job in self._waiting], HandBack())
+        if len(self._waiting) and self._look_again is None:
+            self._look_again = self._engine.loop.call_later(LOOK_AGAIN_S, self._timed_look)
+
+    def _timed_look(self) -> None:
+        self._look_again = None
+        self.look()
+
+    def _do_what_is_due(self) -> None:
+        while not self._halted and (decision := self._judge.decide()) is not None:
             match decision:
                 case policy.Admit():
                     self._admit(decision)
                 case policy.SwapIn():
-                    self._begin_swap(decision)
-        if self._scrub_due and not self._live and self._loading is None and not self._broken:
-            self._loading = asyncio.ensure_future(self._scrub())
-        if len(self._waiting) and self._look_again is None:
-            self._look_again = self._engine.loop.call_later(LOOK_AGAIN_S, self._pump_again)
-
-    def _pump_again(self) -> None:
-        self._look_again = None
-        self._pump()
-
-    def _decide(self) -> policy.Decision | None:
+                    self._work.swap(decision)
+                case policy.GiveBack(adapter):
+                    self._stop_jobs([job.job_id for job in self._waiting.of_adapter(adapter)], HandBack())
         now_s = time.monotonic()
-        heads = self._waiting.heads(now_s)
-        slots = self._slots.views(now_s, self._waiting.next_turns())
-        alone = any(job.alone for job, _ in self._live.values())
-        return policy.decide(heads, slots, self._slots.live, self._rules, loading=self._loading_adapter, alone=alone)
+        self._work.audit_due |= self._runs.contradicted
+        self._runs.contradicted = False
+        if not (self._broken or self._work.busy):
+            if self._corruption.scrub_due and not len(self._runs):
+                self._work.scrub()
+            elif len(self._runs) or self._work.audit_due:
+                self._work.audit_if_due(now_s)
+        if not self._halted:
+            self._read_ahead()
+        self._explainer.tell(self._waiting, self._judge.reasons, now_s)
+
+    @property
+    def _halted(self) -> bool:
+        return self._broken or self._corruption.scrub_due or self._work.mending
+
+    def _read_ahead(self) -> None:
+        """What comes next is read while the batch runs; what nobody waits for any more is forgotten."""
+        ahead = self._loader.ahead
+        if ahead is not None:
+            if not self._waiting.of_adapter(ahead):
+                self._loader.forget_ahead()
+            return
+        if (wanted := self._judge.next_load()) != policy.BASE:
+            self._loader.read_ahead(*self._waiting.adapter_ref(wanted))
 
     def _admit(self, decision: policy.Admit) -> None:
         assert isinstance(decision.job, uuid.UUID)
+        now_s = time.monotonic()
+        self._slots.admit(decision.adapter, now_s)  # first: should it refuse, the job still waits
         job = self._waiting.take(decision.job)
         assert job is not None
-        job.admitted_at_s = time.monotonic()
-        self._slots.admit(job.adapter_id, job.admitted_at_s)
+        job.admitted_at_s = now_s
         job.batch_jobs, job.batch_adapters = self._slots.live, self._slots.live_adapters
-        self._live[job.job_id] = job, asyncio.ensure_future(self._run(job))
+        self._runs.begin(job, decision.reason)
 
-    async def _run(self, job: HeldJob) -> None:
-        """One job through the engine, to its ending."""
-        ending: Ending
+    def _ended(self, job: HeldJob, ending: Ending) -> None:
+        """A job is out of the engine."""
         try:
-            started = await asyncio.wrap_future(self._writer.start(job.job_id, job.claimed.fence))
-            ending = await self._engine.generate(job.generation) if started else Gone()
-        except asyncio.CancelledError:
-            ending = HandBack()
-        except LorryError as error:
-            ending = error
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not keep the job's slot and thread for ever
-            _log.error("a job's run broke off", job=str(job.job_id), error=type(error).__name__)
-            ending = GenerationFailed("The engine lost this request.")
-        ending = self._stopping.pop(job.job_id, ending)
-        del self._live[job.job_id]
-        self._slots.release(job.adapter_id, time.monotonic())
+            self._slots.release(job.adapter_id, time.monotonic())
+        except (SlotsBroken, KeyError):
+            _log.error("a job left a slot that the book does not have", adapter=job.adapter_id)
+            self._work.audit_due = True
         if isinstance(ending, Generated) and ending.corrupted:
-            self._run_again_alone(job)
+            self._withhold(job)
         else:
             self._endings.end(job, ending)
         if isinstance(ending, EngineDead):
-            self._engine_died()
-        self._pump()
+            self.engine_died()
+        self.look()
 
-    def _run_again_alone(self, job: HeldJob) -> None:
-        """Corrupted output is never delivered: scrub the KV cache, then run the job with nobody beside it."""
-        job.corruptions += 1
-        self._scrub_due = True
-        if job.corruptions >= MAX_CORRUPTIONS:
-            self._endings.end(job, OutputCorrupted(_OVERFLOWS))
+    def _withhold(self, job: HeldJob) -> None:
+        final = self._corruption.verdict(job)
+        if final is not None:
+            self._endings.end(job, final)
+            self._quarantining = asyncio.ensure_future(self._quarantine(job))
         elif self._closing:
             self._endings.end(job, HandBack())
         else:
             self._waiting.add(job)
 
-    async def _scrub(self) -> None:
-        try:
-            await self._engine.scrub()
-            self._scrub_due = False
-            _log.warning("corrupted output was withheld and the KV cache scrubbed")
-        except EngineDead:
-            self._engine_died()
-        except EngineError:  # an aborted request is still in its last step
-            await asyncio.sleep(SCRUB_AGAIN_S)
-        finally:
-            self._loading = None
-            self._pump()
+    async def _quarantine(self, job: HeldJob) -> None:
+        if await self._corruption.quarantine(job):
+            waiting = [other.job_id for other in self._waiting.of_adapter(job.adapter_id)]
+            self._stop_jobs([*waiting, *self._runs.of_adapters({job.adapter_id})], Gone())
 
-    def _begin_swap(self, decision: policy.SwapIn) -> None:
-        self._slots.leaves(decision.evict)
-        self._loading_adapter = decision.adapter
-        ref = self._waiting.adapter_ref(decision.adapter)
-        adapter = self._waiting.of_adapter(decision.adapter)[0].claimed.adapter
-        assert adapter is not None
-        self._loading = asyncio.ensure_future(self._swap(ref, adapter.digest, decision.evict))
-
-    async def _swap(self, ref: AdapterRef, digest: str, evict: int | None) -> None:
-        begun_s = time.monotonic()
-        try:
-            record = await self._loader.swap(ref, digest, evict, self._freed)
-        except EngineDead:
-            self._engine_died()
-        except LorryError as error:
-            self._load_failed(ref, error)
-        else:
-            self._slots.entered(ref.int_id, time.monotonic())
-            self._waiting.share(record, ref.int_id, begun_s, time.monotonic())
-        finally:
-            self._loading = self._loading_adapter = None
-            self._slots.leaves(None)
-            self._pump()
-
-    def _freed(self, adapter: int) -> None:
-        self._slots.left(adapter)
-        self._waiting.lost_slot(adapter, time.monotonic())
-
-    def _load_failed(self, ref: AdapterRef, error: LorryError) -> None:
-        _log.warning("an adapter could not be loaded; its jobs fail", adapter=ref.name, error=type(error).__name__)
-        failure = AdapterLoadFailed(f"The adapter could not be loaded: {error.message}")
-        for job in self._waiting.of_adapter(ref.int_id):
-            self._waiting.take(job.job_id)
-            self._endings.end(job, failure)
-
-    def _stop_jobs(self, job_ids: list[uuid.UUID], ending: Ending) -> None:
+    def _stop_jobs(self, job_ids: Iterable[uuid.UUID], ending: Ending) -> None:
         for job_id in job_ids:
             waiting = self._waiting.take(job_id)
             if waiting is not None:
                 self._endings.end(waiting, ending)
-            elif job_id in self._live:
-                if job_id not in self._stopping:  # a second cancel would break into the engine's abort
-                    self._live[job_id][1].cancel()
-                self._stopping[job_id] = ending
+            else:
+                self._runs.stop(job_id, ending)
+
+    async def clear_out(self, adapters: frozenset[int]) -> None:
+        """Hand back the live jobs of these adapters and wait until they are out of the engine."""
+        jobs = self._runs.of_adapters(adapters)
+        self._stop_jobs(jobs, HandBack())
+        await self._runs.wait(jobs)
 
     async def _drain(self, grace_s: float) -> None:
         self._closing = True
         self._stop_jobs([job.job_id for job in self._waiting], HandBack())
-        tasks = [task for _, task in self._live.values()]
-        if tasks:
-            await asyncio.wait(tasks, timeout=grace_s)
-        self._stop_jobs(list(self._live), HandBack())
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._runs.wait(self._runs.ids, grace_s)
+        self._stop_jobs(self._runs.ids, HandBack())
+        await self._runs.wait(self._runs.ids)
 
-    def _engine_died(self) -> None:
+    def engine_died(self) -> None:
         """Hand everything back. What is held from now on waits for the engine's next start."""
         if self._broken:
             return
         self._broken = True
         _log.error("the engine died; its jobs are handed back")
-        self._stop_jobs([*(job.job_id for job in self._waiting), *self._live], HandBack())
-        if self._loading is not None:
-            self._loading.cancel()
+        self._stop_jobs(self.held_ids(), HandBack())
+        self._work.stop()
         self._on_dead()
 
     async def _reset(self) -> None:
-        tasks = [task for _, task in self._live.values()] + ([self._loading] if self._loading else [])
-        if tasks:  # nothing of the old engine may meet the new one's books
-            await asyncio.wait(tasks)
+        await self._runs.wait(self._runs.ids)  # nothing of the old engine may meet the new one's books
+        if self._work.task is not None:
+            await asyncio.wait([self._work.task])
         self._slots.clear()
-        self._scrub_due = self._broken = False
-        self._pump()
+        self._loader.reset()
+        self._work.reset()
+        self._corruption.scrub_due = self._broken = False
+        self.look()

@@ -11,6 +11,9 @@ So with A adapters waiting for S slots (or places, if fewer) the first job of ea
 (adapter_max_wait_s + longest request + load), as long as the other S - 1 loads of a round fit between the two waits.
 No turn can break that: an adapter that gave its slot up waits behind all others.
 
+A job enters only if the engine has room for its tokens; the next one by these rules waits for room, and nobody passes
+it. When what is held cannot be admitted and keeps others out, the adapters last in line are given back.
+
 Draining is worked out anew each time, so that it ends by itself when whoever wanted the slot has gone.
 A job that was in the engine when a worker died, or whose output was corrupted, runs alone: it takes nobody with it.
 """
@@ -20,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from workers.victims import victim
 
 BASE = 0
 """Stands for the bare base model, which needs no slot."""
@@ -33,6 +38,7 @@ class Rules:
     max_loras: int
     grouping_max_wait_s: float
     adapter_max_wait_s: float
+    max_held: int = 1 << 30
 
     @property
     def patience_s(self) -> float:
@@ -49,6 +55,9 @@ class Head:
     turn: int
     waited_s: float
     alone: bool = False
+    prompt_tokens: int = 0
+    tokens: int = 0
+    """Prompt and expected output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,8 @@ class SlotView:
     unused_s: float
     next_turn: int | None
     """Its next known use; None when no held job needs it."""
+    backlog_place: int | None = None
+    """Its place in the backlog's order of next uses; None when it is not known to be needed there."""
     fresh: bool = False
     """It has come in and not had a job yet."""
     leaving: bool = False
@@ -86,11 +97,34 @@ class SwapIn:
     reason: str
 
 
-Decision: TypeAlias = Admit | SwapIn
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Return this adapter's waiting jobs to the backlog: they keep others out and cannot run soon."""
+
+    adapter: int
+    reason: str
+
+
+Decision: TypeAlias = Admit | SwapIn | GiveBack
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class Room:
+    """Tokens that the engine can still take: in all, and as prompts that wait for their first step."""
+
+    tokens: int
+    prompt_tokens: int
+
+    def has(self, head: Head, live: int) -> bool:
+        """Whether a job may enter. An empty engine takes any."""
+        return live == 0 or (head.tokens <= self.tokens and head.prompt_tokens <= self.prompt_tokens)
+
+
+ENDLESS = Room(1 << 40, 1 << 40)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
     """What a decision looks at, sorted out."""
 
     order: list[Head]
@@ -112,31 +146,42 @@ def decide(
     *,
     loading: int | None = None,
     alone: bool = False,
+    room: Room = ENDLESS,
+    crowded_s: float = 0.0,
 ) -> Decision | None:
     """The next thing to do, or None: wait for a job to finish, a swap to end, or time to pass.
 
-    `loading`: the adapter that a swap is bringing in. `alone`: the one live job must stay alone.
+    `loading`: the adapter that a swap is bringing in. `alone`: the one live job must stay alone. `crowded_s`: for how
+    long no job more could be held although the engine has places.
     """
-    order = sorted(heads, key=lambda head: head.turn)
+    order = eligible(heads, live)
     if not order or alone:
         return None
-    if order[0].alone and live:
-        return None
-    # A suspect waits until it is the oldest; then nothing enters beside it.
-    order = order[:1] if order[0].alone else [head for head in order if not head.alone]
-    scene = _scene(order, slots, rules, loading)
-    admission = _admit(scene, slots, live, rules, loading)
-    if admission is not None or loading is not None or not scene.wanting:
-        return admission
-    return _make_room(scene)
+    scene = look(order, slots, rules, loading)
+    decision: Decision | None = _admit(scene, slots, live, rules, loading, room)
+    if decision is None and loading is None and scene.wanting:
+        decision = _make_room(scene)
+    if decision is None and crowded_s >= rules.adapter_max_wait_s and len(scene.wanting) > rules.max_loras:
+        decision = GiveBack(scene.wanting[-1].adapter, "the worker was full of jobs that could not start")
+    return decision
 
 
-def victim(slots: Iterable[SlotView]) -> SlotView | None:
-    """The slot whose adapter is needed last: farthest next turn, or, of those not needed, longest unused."""
-    return max(slots, key=lambda s: (s.next_turn is None, s.next_turn or 0, s.unused_s), default=None)
+def eligible(heads: Iterable[Head], live: int) -> list[Head]:
+    """Who may enter now or later, by turn. A suspect waits until it is the oldest; then nothing enters beside it."""
+    order = sorted(heads, key=lambda head: head.turn)
+    if order and order[0].alone:
+        return [] if live else order[:1]
+    return [head for head in order if not head.alone]
 
 
-def _scene(order: list[Head], slots: Sequence[SlotView], rules: Rules, loading: int | None) -> _Scene:
+def next_load(heads: Iterable[Head], slots: Sequence[SlotView], live: int, rules: Rules, loading: int | None) -> int:
+    """The adapter to read into host memory ahead of its swap; BASE for none."""
+    scene = look(eligible(heads, live), slots, rules, loading)
+    return scene.wanting[0].adapter if scene.wanting else BASE
+
+
+def look(order: list[Head], slots: Sequence[SlotView], rules: Rules, loading: int | None) -> Scene:
+    """Sort out what a decision looks at."""
     placed = {slot.adapter for slot in slots} | {BASE, loading}
     wanting = sorted((head for head in order if head.adapter not in placed), key=lambda head: -head.waited_s)
     needed = {head.adapter for head in order}
@@ -147,10 +192,12 @@ def _scene(order: list[Head], slots: Sequence[SlotView], rules: Rules, loading: 
     insisting = sum(head.waited_s >= rules.patience_s for head in wanting)
     owners = [slot for slot in slots if not (slot.fresh or slot.leaving) and slot.served_s >= rules.patience_s]
     longest = sorted(owners, key=lambda slot: -slot.served_s)[: max(0, insisting - free)]
-    return _Scene(order, wanting, idle, unneeded, free, frozenset(slot.adapter for slot in longest))
+    return Scene(order, wanting, idle, unneeded, free, frozenset(slot.adapter for slot in longest))
 
 
-def _admit(scene: _Scene, slots: Sequence[SlotView], live: int, rules: Rules, loading: int | None) -> Admit | None:
+def _admit(
+    scene: Scene, slots: Sequence[SlotView], live: int, rules: Rules, loading: int | None, room: Room
+) -> Admit | None:
     """The oldest turn whose adapter may take jobs; before it, the first job of an adapter that has just come in."""
     overdue = {head.adapter for head in scene.order if head.waited_s >= rules.adapter_max_wait_s}
     claims = sum(head.adapter in overdue for head in scene.wanting)
@@ -162,12 +209,14 @@ def _admit(scene: _Scene, slots: Sequence[SlotView], live: int, rules: Rules, lo
     for head in sorted(scene.order, key=lambda head: head.adapter not in fresh):
         places = rules.max_live if head.adapter in fresh or head.alone else rules.max_live - kept
         if head.adapter in admitting and live < places:
+            if not room.has(head, live):
+                return None
             first = all(head.turn <= other.turn for other in scene.order)
             return Admit(head.job, head.adapter, "its turn" if first else "its adapter is in a slot")
     return None
 
 
-def _make_room(scene: _Scene) -> SwapIn | None:
+def _make_room(scene: Scene) -> SwapIn | None:
     """A slot for the adapter that waits longest: free, else idle and unneeded, else drained."""
     want = scene.wanting[0]
     if scene.free > 0:

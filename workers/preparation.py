@@ -30,9 +30,12 @@ class Preparation:
             raise InvalidField("The job's text was purged before it ran; submit it again.")
         token_ids = self._format.token_ids(claimed.body)
         wanted = claimed.body["sampling"]
-        prompts.check_counts(len(token_ids), wanted["max_tokens"], self._max_model_len)
+        max_tokens = wanted["max_tokens"]
+        if wanted.get("may_lower"):
+            max_tokens = prompts.lowered(len(token_ids), max_tokens, self._max_model_len)
+        prompts.check_counts(len(token_ids), max_tokens, self._max_model_len)
         sampling = Sampling(
-            max_tokens=wanted["max_tokens"],
+            max_tokens=max_tokens,
             temperature=wanted["temperature"],
             top_p=wanted["top_p"],
             stop=tuple(wanted["stop"]),

@@ -12,13 +12,14 @@ from collections.abc import Callable
 import psycopg
 from sqlalchemy.exc import SQLAlchemyError
 
-from registry import presence, wake
+from registry import presence, transitions, wake
 from registry.db import Database
 from registry.errors import Unavailable
 from registry.logs import get_logger
 from registry.presence import Beat
 
 RETRY_S = 1.0
+END_S = 2.0
 LISTEN_S = 0.5
 """How soon `end` is heard."""
 
@@ -45,18 +46,26 @@ class Presence:
         self._beat_s = beat_s
         self._state = "starting"
         self._stop = threading.Event()
+        self.asked_to_drain = threading.Event()
+        """An operator wants this worker to hand back, finish and exit."""
         self._report: Callable[[], Beat] = lambda: Beat(0, 0, {})
         self._held: Callable[[], set[uuid.UUID]] = set
         self._abandon: Callable[[set[uuid.UUID]], None] = lambda _ids: None
+        self._in_hand: Callable[[], set[uuid.UUID]] | None = None
         self.worker_id = self._register()
         self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
         self._thread.start()
 
     def ready(
-        self, report: Callable[[], Beat], held: Callable[[], set[uuid.UUID]], abandon: Callable[[set[uuid.UUID]], None]
+        self,
+        report: Callable[[], Beat],
+        held: Callable[[], set[uuid.UUID]],
+        abandon: Callable[[set[uuid.UUID]], None],
+        in_hand: Callable[[], set[uuid.UUID]] | None = None,
     ) -> None:
-        """The worker takes jobs from now on: what to report, what it holds, how to let jobs go."""
-        self._report, self._held, self._abandon = report, held, abandon
+        """The worker takes jobs from now on: what to report, what it holds, how to let jobs go; `in_hand`: what any
+        thread of it is busy with, from before the claim on."""
+        self._report, self._held, self._abandon, self._in_hand = report, held, abandon, in_hand
         self.become("ready")
 
     def become(self, state: str) -> None:
@@ -68,10 +77,14 @@ class Presence:
         except (Unavailable, SQLAlchemyError):
             _log.warning("the worker's state could not be written", state=state)
 
+    def silence(self) -> None:
+        """Stop beating, without waiting for it."""
+        self._stop.set()
+
     def end(self) -> None:
         """Stop beating and say goodbye."""
         self._stop.set()
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=END_S)
         self.become("ended")
 
     def _register(self) -> uuid.UUID:
@@ -84,7 +97,7 @@ class Presence:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                with wake.listen(self._url, wake.CANCELLED) as listener:
+                with wake.listen(self._url, wake.CANCELLED, wake.DRAINED) as listener:
                     self._beat_until_lost(listener)
             except (Unavailable, SQLAlchemyError, psycopg.Error) as error:
                 _log.warning("no beat: the registry is away", error=type(error).__name__)
@@ -96,13 +109,18 @@ class Presence:
             self._beat()
             due_s = time.monotonic() + self._beat_s
             while not self._stop.is_set() and (left_s := due_s - time.monotonic()) > 0:
-                for _notice in listener.notifies(timeout=min(left_s, LISTEN_S), stop_after=1):
-                    self._let_go()
+                for notice in listener.notifies(timeout=min(left_s, LISTEN_S), stop_after=1):
+                    if notice.channel == wake.DRAINED:
+                        due_s = 0.0  # beat now, and see whether it is us
+                    else:
+                        self._let_go()
 
     def _beat(self) -> None:
         with self._database.transaction() as session:
             alive = presence.beat(session, self.worker_id, self._report())
-        if alive:
+            if presence.asked_to_drain(session, self.worker_id):
+                self.asked_to_drain.set()
+        if alive or self._stop.is_set():
             self._let_go()
             return
         _log.error("this worker was declared dead: it lets all its jobs go and registers anew")
@@ -113,9 +131,16 @@ class Presence:
     def _let_go(self) -> None:
         """Abandon held jobs that the registry no longer gives to us. Ids are read first: later claims are ours."""
         held = self._held()
-        if not held:
-            return
         with self._database.transaction() as session:
-            lost = held - presence.holding(session, self.worker_id)
-        if lost:
+            ours = presence.holding(session, self.worker_id)
+        if lost := held - ours.keys():
             self._abandon(lost)
+        if self._in_hand is not None and (forgotten := ours.keys() - self._in_hand()):
+            self._hand_back([(job_id, ours[job_id]) for job_id in forgotten])
+
+    def _hand_back(self, jobs: list[tuple[uuid.UUID, int]]) -> None:
+        """Claims whose answer got lost on its way: the rows say that we run them, and nobody here knows of them."""
+        with self._database.transaction() as session:
+            back = transitions.hand_back(session, jobs)
+        if back:
+            _log.warning("jobs that this worker did not know it had are queued again", jobs=len(back))

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from celery import Celery
-from kombu.exceptions import OperationalError as BrokerAway
-from redis.exceptions import RedisError
 from sqlalchemy import text
 
-from registry import backlog, deployments, ids, presence, queues, tallies, transitions
+from registry import adapter_states, backlog, deployments, idempotency, ids, queues, tallies, transitions
+from registry.batches import ends, retention
 from registry.logs import get_logger
 from registry.settings import Settings
+from workers.couriers import Couriers
 from workers.leader import Leader
+from workers.rescue import Rescue
 
 _log = get_logger("repair")
 
 DAYS_AHEAD = 7
+CHORE_S = 0.25
+"""Longest that one chore keeps the dispatcher from its next tick, apart from its last statement."""
+END_S = 0.05
+"""The same for ending batches, which comes ten times a second."""
 
 
 @dataclass
@@ -29,6 +36,11 @@ class Chore:
     work: Callable[[Leader], None]
     due_s: float = 0.0
 
+    @property
+    def name(self) -> str:
+        """What it does, for the log."""
+        return str(getattr(self.work, "__qualname__", self.work))
+
     def run_if_due(self, leader: Leader, now_s: float) -> None:
         """Run when its time has come."""
         if now_s >= self.due_s:
@@ -36,36 +48,113 @@ class Chore:
             self.work(leader)
 
 
-def chores(settings: Settings, celery: Celery) -> list[Chore]:
+def chores(settings: Settings, celery: Celery, rescue: Rescue) -> list[Chore]:
     """All chores of one dispatcher."""
     lost = LostMessages(celery, settings.resend_after_s)
+    couriers = Couriers(celery, resend_after_s=settings.resend_after_s, lease_s=settings.lease_s)
     return [
-        Chore(min(1.0, settings.beat_s), lambda leader: rescue(leader, settings.lease_s)),
+        Chore(min(1.0, settings.beat_s), rescue.look),
         Chore(settings.resend_after_s, lost.look),
+        Chore(0.1, cancel_lines),
+        Chore(0.5, fail_gone),
         Chore(1.0, expire),
         Chore(1.0, fold),
+        Chore(0.1, EndBatches(settings.retention_days).look),
+        Chore(0.2, couriers.send),
+        Chore(1.0, couriers.cut),
+        Chore(settings.resend_after_s, couriers.repair),
+        Chore(60.0, couriers.forget),
+        Chore(30.0, forget_answers),
         Chore(3600.0, make_tables),
+        Chore(60.0, lambda leader: forget(leader, settings.retention_days)),
     ]
 
 
-def rescue(leader: Leader, lease_s: float) -> None:
-    """Queue again what silent workers held."""
-    with leader.transaction() as session:
-        for worker_id in presence.declare_dead(session, lease_s):
-            queued, given_up = transitions.rescue(session, worker_id)
-            _log.warning("a worker is dead", worker=str(worker_id), rescued=len(queued), given_up=len(given_up))
+def repeated(step: Callable[[], bool], for_s: float = CHORE_S) -> None:
+    """Run a step until it says that nothing is left, or for as long as the tick can do without us."""
+    until_s = time.monotonic() + for_s
+    while step() and time.monotonic() < until_s:
+        pass
+
+
+def cancel_lines(leader: Leader) -> None:
+    """End the open lines of batches that are being cancelled."""
+
+    def step() -> bool:
+        with leader.transaction() as session:
+            return transitions.cancel_lines(session) > 0
+
+    repeated(step)
+
+
+def fail_gone(leader: Leader) -> None:
+    """End the open jobs of adapter versions that were retired or quarantined."""
+
+    def step() -> bool:
+        with leader.transaction() as session:
+            return adapter_states.fail_jobs_of_the_gone(session)
+
+    repeated(step)
 
 
 def expire(leader: Leader) -> None:
     """End jobs whose deadline has passed."""
-    with leader.transaction() as session:
-        transitions.expire(session)
+
+    def step() -> bool:
+        with leader.transaction() as session:
+            return len(transitions.expire(session)) > 0
+
+    repeated(step)
 
 
 def fold(leader: Leader) -> None:
-    """Fold tallies into usage."""
+    """Fold tallies into usage and batches, and let go on the batches whose lines are all counted."""
+
+    def step() -> bool:
+        with leader.transaction() as session:
+            return tallies.fold(session) > 0
+
+    repeated(step)
     with leader.transaction() as session:
-        tallies.fold(session)
+        ends.finalize(session)
+
+
+class EndBatches:
+    """Gives the batches whose lines are all counted their files and their end."""
+
+    def __init__(self, retention_days: int) -> None:
+        self._ender = ends.Ender(timedelta(days=retention_days))
+
+    def look(self, leader: Leader) -> None:
+        """Small batches at once, a large one in as many looks as it takes."""
+
+        def step() -> bool:
+            with leader.transaction() as session:
+                return self._ender.step(session)
+
+        repeated(step, END_S)
+
+
+def forget(leader: Leader, retention_days: int) -> None:
+    """Delete what is older than the installation keeps things, a chunk of each kind at a time."""
+
+    def step() -> bool:
+        with leader.transaction() as session:
+            more, paths = retention.delete_rows(session, retention_days)
+        retention.unlink(paths)
+        return more
+
+    with leader.transaction() as session:
+        dropped = retention.drop_days(session, retention_days)
+    if dropped:
+        _log.info("days of texts were dropped", tables=dropped)
+    repeated(step)
+
+
+def forget_answers(leader: Leader) -> None:
+    """Delete kept answers that no repeated request gets any more."""
+    with leader.transaction() as session:
+        idempotency.purge(session)
 
 
 def make_tables(leader: Leader) -> None:
@@ -95,7 +184,7 @@ class LostMessages:
             overdue = {name: backlog.overdue(session, name, self._age_s) for name in names}
         try:
             missing = {job for name, jobs in overdue.items() if jobs for job in jobs - self._waiting(name)}
-        except (BrokerAway, RedisError, OSError):
+        except queues.AWAY:
             return
         lost, self._suspects = missing & self._suspects, missing - self._suspects
         if lost:

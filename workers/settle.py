@@ -18,11 +18,11 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from registry import transitions
+from registry import adapter_states, explanations, failpoints, transitions
 from registry.db import Database
 from registry.errors import Unavailable
 from registry.logs import get_logger
-from registry.transitions import Claimed, Outcome
+from registry.transitions import Claimed, ClaimedAdapter, Outcome
 
 GATHER_S = 0.005
 """How long the first write of a group waits for company."""
@@ -45,8 +45,11 @@ class _Write:
 class Writer:
     """One thread, one connection. Every method returns at once with a future that is set after the commit."""
 
-    def __init__(self, database: Database, deployment: str, worker: Callable[[], uuid.UUID]) -> None:
+    def __init__(
+        self, database: Database, deployment: str, worker: Callable[[], uuid.UUID], *, quarantine_after: int = 3
+    ) -> None:
         """`worker`: the incarnation to claim for, which changes when it was declared dead."""
+        self._quarantine_after = quarantine_after
         self._database = database
         self._deployment = deployment
         self._worker = worker
@@ -58,9 +61,23 @@ class Writer:
         """Take a dispatched job. None: it is not to be had (cancelled, taken, or its message is stale)."""
         return self._put(_Write("claim", job_id, None))
 
-    def start(self, job_id: uuid.UUID, fence: int) -> Future[bool]:
-        """Mark a job as entering the engine. False: do not run it."""
-        return self._put(_Write("start", job_id, (job_id, fence)))
+    def start(self, job_id: uuid.UUID, fence: int, reason: str | None = None) -> Future[bool]:
+        """Mark a job as entering the engine, and why now. False: do not run it."""
+        return self._put(_Write("start", job_id, (job_id, fence, reason)))
+
+    def explain(self, job_id: uuid.UUID, fence: int, reason: str) -> None:
+        """Keep on a held job what it waits for."""
+        self._put(_Write("explain", job_id, (job_id, fence, reason)))
+
+    def quarantine(
+        self, job_id: uuid.UUID, tenant_id: str, adapter: ClaimedAdapter, reason: str
+    ) -> Future[bool | None]:
+        """Take an adapter version out of service and fail its open jobs."""
+        return self._put(_Write("quarantine", job_id, (tenant_id, adapter, reason)))
+
+    def blame(self, job_id: uuid.UUID, tenant_id: str, adapter_id: int, reason: str) -> None:
+        """Count a load that the engine refused; after `quarantine_after` the adapter version is quarantined."""
+        self._put(_Write("blame", job_id, (tenant_id, adapter_id, reason)))
 
     def settle(self, outcome: Outcome) -> Future[bool | None]:
         """Write an ending. False: the job was fenced off. None: the database refuses this outcome."""
@@ -82,7 +99,7 @@ class Writer:
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
             group, closing = self._gather(first)
-            for kind in ("settle", "back", "retry", "start", "claim"):
+            for kind in ("settle", "quarantine", "blame", "back", "retry", "start", "claim", "explain"):
                 self._write_kind(kind, [write for write in group if write.kind == kind])
             if closing:
                 return
@@ -108,8 +125,10 @@ class Writer:
         except REFUSALS as error:
             self._one_by_one(kind, waiting, error)
             return
+        # Two messages of one job may meet in a group: its claim is one thread's.
+        answer = answers.pop if kind == "claim" else answers.get
         for write in waiting:
-            write.future.set_result(answers.get(write.job_id))
+            write.future.set_result(answer(write.job_id, None))
 
     def _one_by_one(self, kind: str, writes: list[_Write], error: Exception) -> None:
         """The database refuses something in the group: let it spoil its own write only."""
@@ -130,12 +149,15 @@ class Writer:
         while True:
             try:
                 with self._database.transaction() as session:
-                    return self._statement(session, kind, writes)
+                    answers = self._statement(session, kind, writes)
             except Unavailable:
                 if tries == 0:
                     _log.warning("the registry is away; outcomes are kept", kind=kind, jobs=len(writes))
                 time.sleep(RETRY_S[min(tries, len(RETRY_S) - 1)])
                 tries += 1
+            else:
+                failpoints.reach(f"after_{kind}_commit")
+                return answers
 
     def _statement(self, session: Session, kind: str, writes: list[_Write]) -> dict[uuid.UUID, Any]:
         if kind == "claim":
@@ -144,7 +166,17 @@ class Writer:
             return {job.job_id: job for job in claimed}
         payloads = [write.payload for write in writes]
         if kind == "start":
-            done = transitions.start(session, payloads)
+            done = transitions.start(session, [(job, fence) for job, fence, _ in payloads], [p[2] for p in payloads])
+        elif kind == "explain":
+            return dict.fromkeys(explanations.keep(session, payloads), True)
+        elif kind == "quarantine":
+            for tenant_id, adapter, reason in payloads:
+                adapter_states.quarantine(session, tenant_id, adapter.name, adapter.version, reason)
+            return {write.job_id: True for write in writes}
+        elif kind == "blame":
+            for blamed in payloads:
+                adapter_states.count_load_failure(session, *blamed, limit=self._quarantine_after)
+            return {}
         elif kind == "settle":
             done = transitions.settle(session, payloads)
         else:

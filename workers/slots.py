@@ -5,7 +5,7 @@ Slots follow the engine, never lead it: a swap is entered when it has happened. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from workers.policy import BASE, SlotView
@@ -46,8 +46,11 @@ class Slots:
         """Adapters in slots."""
         return frozenset(self._slots)
 
-    def views(self, now_s: float, next_turns: Mapping[int, int]) -> list[SlotView]:
-        """What `policy.decide` sees. `next_turns`: the oldest held turn of each adapter that has one."""
+    def views(
+        self, now_s: float, next_turns: Mapping[int, int], backlog: Mapping[int, int] | None = None
+    ) -> list[SlotView]:
+        """What `policy.decide` sees. `next_turns`: the oldest held turn of each adapter that has one; `backlog`: the
+        places of those that the backlog needs."""
         return [
             SlotView(
                 adapter=adapter,
@@ -55,6 +58,7 @@ class Slots:
                 served_s=0.0 if slot.served_from_s is None else now_s - slot.served_from_s,
                 unused_s=now_s - slot.used_s,
                 next_turn=next_turns.get(adapter),
+                backlog_place=(backlog or {}).get(adapter),
                 fresh=slot.served_from_s is None,
                 leaving=adapter == self._leaving,
             )
@@ -97,6 +101,18 @@ class Slots:
     def leaves(self, adapter: int | None) -> None:
         """A swap is about to take this adapter's slot; None when it is over, whatever came of it."""
         self._leaving = adapter
+
+    def differs(self, found: Iterable[int]) -> frozenset[int]:
+        """Adapters that are in the engine's slots and not in this book, or the other way round. Must be empty."""
+        return self.resident ^ frozenset(found)
+
+    def adopt(self, found: Iterable[int], now_s: float) -> None:
+        """Take over what the engine says is in its slots. Raises SlotsBroken for a job whose adapter is in none."""
+        for adapter in self.differs(found):
+            if adapter in self._slots:
+                self.left(adapter)
+            else:
+                self.entered(adapter, now_s)
 
     def clear(self) -> None:
         """The engine is new: nothing is in a slot, nothing is live."""

@@ -30,6 +30,10 @@ class SwapHistory:
         self._names[ref.int_id] = ref.name.partition("#")[0]
         return None if evict is None else self._names.pop(evict, None)
 
+    def note_failure(self, ref: AdapterRef, begun_at_s: float, ended_at_s: float) -> None:
+        """Remember a load that failed: it may have stopped the others all the same."""
+        self._past.append(_Past(ref.int_id, begun_at_s, ended_at_s))
+
     def stalled_ms(self, adapter: int, from_s: float, to_s: float) -> float:
         """How long swaps of other adapters overlapped with this span."""
         overlaps = (

@@ -19,10 +19,16 @@ class _Commands(LazyGroup):
         "doctor": Entry("api.cli.doctor", "Check this machine and say what to mend.", "doctor"),
         "worker": Entry("api.cli.worker", "Run one GPU worker by hand.", "worker"),
         "tenants": Entry("api.cli.tenants", "Make and list tenants."),
+        "usage": Entry("api.cli.usage", "Show what a tenant has used in a month.", "usage"),
         "keys": Entry("api.cli.keys", "Make, list and revoke API keys."),
         "bases": Entry("api.cli.bases", "Register and list base models."),
         "deployments": Entry("api.cli.deployments", "Add and list rank classes of a base."),
         "adapters": Entry("api.cli.adapters", "Check, push, list and activate adapters."),
+        "pause": Entry("api.cli.operations", "Pick no jobs of a deployment, tenant or adapter any more.", "pause"),
+        "resume": Entry("api.cli.operations", "Pick its jobs again.", "resume"),
+        "drain": Entry("api.cli.operations", "Let one GPU worker finish and exit.", "drain"),
+        "verify-store": Entry("api.cli.operations", "Compare adapter files with their digests.", "verify_store"),
+        "after-restore": Entry("api.cli.operations", "Make a restored database fit to start on.", "after_restore"),
         "jobs": Entry("api.cli.jobs", "Look at jobs: states, times and timings, never texts."),
     }
 

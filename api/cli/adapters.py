@@ -1,4 +1,4 @@
-"""`lorry adapters`: check a folder, push it for a tenant, list, show and activate versions."""
+"""`lorry adapters`: check a folder, push it for a tenant, list, show, activate and retire versions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 
 from api.cli import adapter_check, output
 from api.cli.connection import registry_session, system_database
-from registry import adapter_intake, adapters, tenants
-from registry.errors import NotFound
+from registry import adapter_intake, adapter_states, adapters, tenants
+from registry.errors import Conflict, NotFound
 from registry.models import Adapter
 from registry.settings import get_settings
 from registry.store import Store
@@ -20,6 +20,9 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="Check, push,
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that PEFT's save_pretrained wrote.")]
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's id.")]
+Name = Annotated[str, typer.Argument(metavar="NAME")]
+Version = Annotated[int, typer.Argument(metavar="VERSION", min=1)]
+Reason = Annotated[str, typer.Option(help="Why; its tenant reads it.")]
 
 
 @app.command("check")
@@ -113,13 +116,43 @@ def show(
 @app.command("activate")
 def activate(
     tenant: TenantId,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    version: Annotated[int, typer.Argument(metavar="VERSION", min=1)],
+    name: Name,
+    version: Version,
 ) -> None:
     """Let the bare name mean this version. Rolling back is activating an older one."""
     with registry_session() as session:
         adapters.activate(session, tenant, name, version)
     typer.echo(f"{tenant}/{name} now means version {version}.")
+
+
+@app.command("retire")
+def retire(tenant: TenantId, name: Name, version: Version, reason: Reason = "retired by the operator") -> None:
+    """Take a version out of service for good; its open jobs fail at once."""
+    _set_aside(tenant, name, version, reason, quarantined=False)
+
+
+@app.command("quarantine")
+def quarantine(tenant: TenantId, name: Name, version: Version, reason: Reason = "quarantined by the operator") -> None:
+    """Take a version out of service until it is released; its open jobs fail at once."""
+    _set_aside(tenant, name, version, reason, quarantined=True)
+
+
+@app.command("release")
+def release(tenant: TenantId, name: Name, version: Version) -> None:
+    """Put a retired or quarantined version into service again. It becomes active only by `activate`."""
+    with registry_session() as session:
+        adapter_states.release(session, tenant, name, version)
+    typer.echo(f"{tenant}/{name}@{version} is in service again.")
+    output.hint(f"Next: lorry adapters activate {tenant} {name} {version}")
+
+
+def _set_aside(tenant: str, name: str, version: int, reason: str, *, quarantined: bool) -> None:
+    change, word = (adapter_states.quarantine, "quarantined") if quarantined else (adapter_states.retire, "retired")
+    with registry_session() as session:
+        found = adapters.get(session, tenant, name, version)
+        if not change(session, tenant, name, version, reason):
+            raise Conflict(f"{name}@{version} is {found.state} already.")
+    typer.echo(f"{tenant}/{name}@{version} is {word}; its open jobs fail.")
 
 
 def _summary(row: Adapter) -> dict[str, Any]:

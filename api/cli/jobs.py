@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from api.cli import output
 from api.cli.connection import registry_session
-from registry import ids, tenants
+from registry import explanations, ids, tenants
 from registry.errors import NotFound
 from registry.models import Job
 from registry.states import State
@@ -67,6 +67,33 @@ def show(
         raise NotFound("No such job: check the id.")
     details = {name: getattr(job, name) for name in _DETAILS}
     output.record(_summary(job) | details | {"timing": job.timing}, as_json=as_json)
+
+
+@app.command("explain")
+def explain(
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="job_... as the API and Flower show it.")],
+    as_json: output.AsJson = False,
+) -> None:
+    """Say why a job waits, or why it was admitted when it was."""
+    with registry_session() as session:
+        job = session.get(Job, ids.from_wire("job", job_id))
+        if job is None:
+            raise NotFound("No such job: check the id.")
+        waits = explanations.waiting_for(job.state, job.started_at, job.waiting_reason, job.crashes)
+        workers = explanations.at_deployment(session, job.deployment) if waits else None
+    output.record(
+        {
+            "id": ids.to_wire("job", job.id),
+            "state": job.state,
+            "waiting_for": waits,
+            "workers": workers,
+            "last_waited_for": None if waits else job.waiting_reason,
+            "admitted_because": job.admit_reason,
+            "turn": job.turn,
+            "charged_tokens": job.charged,
+        },
+        as_json=as_json,
+    )
 
 
 def _summary(job: Job) -> dict[str, Any]:

@@ -6,12 +6,14 @@ from typing import Any
 
 import typer
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from api.cli import checks, output
 from api.cli.checks import Finding
 from api.cli.connection import registry_session
 from api.cli.runstate import RunState
-from registry import backlog, presence
+from registry import backlog, operations, presence
+from registry.models import Adapter
 from registry.settings import get_settings
 
 
@@ -20,13 +22,14 @@ def status(as_json: output.AsJson = False) -> None:
     settings = get_settings()
     found = checks.servers(settings)
     well = all(finding.ok for finding in found)
-    deployments, workers = _registry() if _readable(found) else ([], [])
+    deployments, workers, paused = _registry() if _readable(found) else (None, None, None)
     stack = RunState(settings.data_dir).running()
     if as_json:
         servers = {finding.name: {"ok": finding.ok, "detail": finding.detail} for finding in found}
-        output.print_json({"servers": servers, "deployments": deployments, "workers": workers, "stack": stack or None})
+        registry = {"deployments": deployments, "workers": workers, "paused": paused}
+        output.print_json({"servers": servers, **registry, "stack": stack or None})
     else:
-        _print(found, deployments, workers, stack)
+        _print(found, deployments, workers, paused, stack)
     if not well:
         raise typer.Exit(1)
 
@@ -35,12 +38,14 @@ def _readable(found: list[Finding]) -> bool:
     return all(finding.ok for finding in found if finding.name in ("database", "schema"))
 
 
-def _registry() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """A row a deployment and a row a living worker."""
+def _registry() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """A row a deployment, a row a living worker, a row for each thing that is paused."""
     with registry_session() as session:
         now = session.scalar(select(func.now()))
         lengths = backlog.lengths(session)
         alive = presence.all_workers(session)
+        paused = list(operations.paused(session))
+        named = _adapter_names(session, {slot for row in alive for slot in row.residency.get("slots", ())})
     assert now is not None
     workers = [
         {
@@ -51,7 +56,7 @@ def _registry() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             "capacity": row.capacity,
             "live": row.live,
             "beat_age_s": round((now - row.beat_at).total_seconds(), 1),
-            "residency": row.residency,
+            "slots": [named.get(slot, f"#{slot}") for slot in row.residency.get("slots", ())],
         }
         for row in alive
     ]
@@ -65,11 +70,21 @@ def _registry() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         }
         for length in lengths
     ]
-    return deployments, workers
+    return deployments, workers, paused
+
+
+def _adapter_names(session: Session, engine_ids: set[int]) -> dict[int, str]:
+    """What people call the adapters that a worker knows by the engine's integer ids."""
+    rows = session.scalars(select(Adapter).where(Adapter.adapter_id.in_(engine_ids)))
+    return {row.adapter_id: f"{row.tenant_id}/{row.name}@{row.version}" for row in rows}
 
 
 def _print(
-    found: list[Finding], deployments: list[dict[str, Any]], workers: list[dict[str, Any]], stack: dict[str, Any]
+    found: list[Finding],
+    deployments: list[dict[str, Any]] | None,
+    workers: list[dict[str, Any]] | None,
+    paused: list[dict[str, Any]] | None,
+    stack: dict[str, Any],
 ) -> None:
     for finding in found:
         word = "" if finding.ok else f"  NOT WELL. {finding.repair}"
@@ -83,8 +98,11 @@ def _print(
     for title, rows, nothing in (
         ("Backlog", deployments, "no deployments: `lorry bases add` makes one"),
         ("Workers", workers, "none alive"),
+        ("Paused", paused or None, ""),
         ("Processes of `lorry up`", processes, "no stack is running on this data directory"),
     ):
+        if rows is None:
+            continue  # an unreadable registry is no empty one
         typer.echo(f"\n{title}{'' if rows else f': {nothing}'}")
         if rows:
             output.print_table(rows)

@@ -26,6 +26,8 @@ class Adapter(Base):
         UniqueConstraint("tenant_id", "adapter_id"),
         Index("uq_tenant_adapters_active", "tenant_id", "name", unique=True, postgresql_where=text("is_active")),
         Index("ix_tenant_adapters_route", "base_model", postgresql_where=text("is_active")),
+        Index("ix_tenant_adapters_paused", "adapter_id", postgresql_where=text("paused_at IS NOT NULL")),
+        Index("ix_tenant_adapters_going", "adapter_id", postgresql_where=text("has_jobs_to_fail")),
     )
 
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"), primary_key=True)
@@ -44,3 +46,9 @@ class Adapter(Base):
     state: Mapped[str] = mapped_column(server_default="ready")
     state_reason: Mapped[str | None]
     activated_at: Mapped[datetime | None]
+    paused_at: Mapped[datetime | None]
+    load_failures: Mapped[int] = mapped_column(server_default="0")
+    """How often the engine refused it since `load_failing_since`."""
+    load_failing_since: Mapped[datetime | None]
+    has_jobs_to_fail: Mapped[bool] = mapped_column(server_default=text("false"))
+    """It is out of service, and the dispatcher has still to look for open jobs of it."""

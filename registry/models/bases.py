@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, text
@@ -60,3 +61,4 @@ class Deployment(Base):
     tensor_parallel_size: Mapped[int] = mapped_column(server_default="1")
     gpu_memory_utilization: Mapped[float] = mapped_column(server_default="0.9")
     created_at: Mapped[Created]
+    paused_at: Mapped[datetime | None]

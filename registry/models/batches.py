@@ -22,6 +22,15 @@ BATCH_STATES = (
     "cancelled",
 )
 """OpenAI's eight. A batch is validated inside the request that makes it, so `validating` is seen by nobody else."""
+BATCH_ENDS = ("failed", "completed", "expired", "cancelled")
+BATCH_ARROWS = {
+    "validating": frozenset({"failed", "in_progress", "cancelling"}),
+    "in_progress": frozenset({"finalizing", "expired", "cancelling"}),
+    "finalizing": frozenset({"completed"}),
+    "cancelling": frozenset({"cancelled"}),
+    **{end: frozenset[str]() for end in BATCH_ENDS},
+}
+"""Mirrored by a trigger and by docs/states.md."""
 _OPEN = text("status IN ('in_progress', 'finalizing', 'cancelling')")
 
 
@@ -57,6 +66,14 @@ class Batch(Base):
     __table_args__ = (
         CheckConstraint(f"status IN ({', '.join(repr(s) for s in BATCH_STATES)})", name="status_known"),
         CheckConstraint("succeeded + failed + cancelled + expired <= total", name="counts_add_up"),
+        CheckConstraint(
+            " AND ".join(f"({status}_at IS NOT NULL) = (status = '{status}')" for status in BATCH_ENDS), name="one_end"
+        ),
+        CheckConstraint(
+            "status NOT IN ('finalizing', 'completed', 'expired', 'cancelled') "
+            "OR succeeded + failed + cancelled + expired = total",
+            name="all_counted_at_the_end",
+        ),
         CheckConstraint("on_bad_line IN ('fail', 'skip')", name="on_bad_line"),
         CheckConstraint("source IN ('file', 'ndjson', 'rerun')", name="source_known"),
         Index("ix_batches_tenant", "tenant_id", "created_at", "id"),
@@ -88,6 +105,9 @@ class Batch(Base):
     expired: Mapped[int] = mapped_column(server_default="0")
     input_tokens: Mapped[int] = mapped_column(BigInteger, server_default="0")
     output_tokens: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    pace: Mapped[float] = mapped_column(server_default="0")
+    pace_at: Mapped[datetime | None]
+    pace_since: Mapped[datetime | None]
     created_at: Mapped[Created]
     in_progress_at: Mapped[datetime | None]
     expires_at: Mapped[datetime | None]
@@ -97,6 +117,7 @@ class Batch(Base):
     expired_at: Mapped[datetime | None]
     cancelling_at: Mapped[datetime | None]
     cancelled_at: Mapped[datetime | None]
+    webhook_url: Mapped[str | None]
 
 
 class BadLine(Base):

@@ -41,12 +41,29 @@ class Job(Base):
         CheckConstraint("(error_code IS NOT NULL) = (state = 'failed')", name="failed_has_code"),
         CheckConstraint("(batch_id IS NULL) = (line_no IS NULL)", name="line_of_batch"),
         CheckConstraint("fence >= 0 AND crashes >= 0 AND attempts >= 0", name="counters"),
+        CheckConstraint(
+            "char_length(waiting_reason) <= 200 AND char_length(admit_reason) <= 200", name="reasons_short"
+        ),
         Index("ix_jobs_backlog", "deployment", "tenant_id", "adapter_key", "priority", "seq", postgresql_where=_QUEUED),
         Index("ix_jobs_dispatched", "deployment", "dispatched_at", postgresql_where=text("state = 'dispatched'")),
         Index("ix_jobs_running", "worker", postgresql_where=text("state = 'running'")),
         Index("ix_jobs_deadline", "deadline", postgresql_where=text("deadline IS NOT NULL AND finished_at IS NULL")),
+        Index(
+            "ix_jobs_due",
+            "deployment",
+            "deadline",
+            "seq",
+            postgresql_where=text("state = 'queued' AND deadline IS NOT NULL"),
+        ),
         Index("uq_jobs_batch_line", "batch_id", "line_no", unique=True, postgresql_where=text("batch_id IS NOT NULL")),
         Index("ix_jobs_tenant_seq", "tenant_id", "seq"),
+        Index(
+            "ix_jobs_batch_finished",
+            "batch_id",
+            "finished_at",
+            "line_no",
+            postgresql_where=text("batch_id IS NOT NULL AND finished_at IS NOT NULL"),
+        ),
         {"postgresql_with": {"fillfactor": "80"}},
     )
 
@@ -80,6 +97,13 @@ class Job(Base):
     prompt_tokens: Mapped[int | None]
     output_tokens: Mapped[int | None]
     timing: Mapped[dict[str, Any] | None]
+    charged: Mapped[int] = mapped_column(server_default="0")
+    """Tokens that its tenant's service counter was charged at the pick."""
+    waiting_reason: Mapped[str | None]
+    """Why its worker had it wait, when last written; the planner's words, never a tenant's."""
+    admit_reason: Mapped[str | None]
+    notify: Mapped[bool] = mapped_column(server_default=text("false"))
+    webhook_url: Mapped[str | None]
 
 
 class JobInput(Base):

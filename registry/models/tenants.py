@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index
+from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from registry.models.base import Base, Created, PrimaryUuid
@@ -17,12 +17,14 @@ class Tenant(Base):
     __table_args__ = (
         CheckConstraint("weight > 0", name="weight_positive"),
         CheckConstraint("id ~ '^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$'", name="id_slug"),
+        Index("ix_tenants_paused", "id", postgresql_where=text("paused_at IS NOT NULL")),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     weight: Mapped[float] = mapped_column(server_default="1")
     created_at: Mapped[Created]
+    paused_at: Mapped[datetime | None]
 
 
 class ApiKey(Base):

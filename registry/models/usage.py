@@ -36,6 +36,8 @@ class Tally(_Counts, Base):
     adapter_key: Mapped[int]
     batch_id: Mapped[uuid.UUID | None]
     at: Mapped[Created]
+    deployment: Mapped[str | None]
+    charged: Mapped[int] = mapped_column(BigInteger, server_default="0")
 
 
 class UsageDay(_Counts, Base):

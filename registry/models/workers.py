@@ -1,4 +1,4 @@
-"""Worker rows: an incarnation each, alive by the database's clock."""
+"""Worker rows, an incarnation each, alive by the database's clock; and when the database came out of a backup."""
 
 from __future__ import annotations
 
@@ -33,3 +33,12 @@ class Worker(Base):
     residency: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     started_at: Mapped[Created]
     beat_at: Mapped[datetime] = mapped_column(server_default=text("now()"))
+    drain_requested_at: Mapped[datetime | None]
+
+
+class Restore(Base):
+    """This database came out of a backup at this time: what is older may have gone on without it."""
+
+    __tablename__ = "restores"
+
+    restored_at: Mapped[datetime] = mapped_column(primary_key=True, server_default=text("now()"))

@@ -3,9 +3,9 @@
 The first arrow, queued -> dispatched, is the pick: `registry.backlog.pick`.
 """
 
-from registry.transitions.back import hand_back, message_lost, rescue
+from registry.transitions.back import hand_back, let_go, message_lost, rescue, unsend
 from registry.transitions.claim import Claimed, ClaimedAdapter, claim, start
-from registry.transitions.ends import cancel, expire, fail_unavailable
+from registry.transitions.ends import cancel, cancel_lines, expire, fail_unavailable
 from registry.transitions.settle import Outcome, settle
 
 __all__ = [
@@ -13,12 +13,15 @@ __all__ = [
     "ClaimedAdapter",
     "Outcome",
     "cancel",
+    "cancel_lines",
     "claim",
     "expire",
     "fail_unavailable",
     "hand_back",
+    "let_go",
     "message_lost",
     "rescue",
     "settle",
     "start",
+    "unsend",
 ]

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from registry.transitions.tallied import tallied
+
 MAX_CRASHES = 3
 """A job that was in the engine at this many worker deaths, the last one alone, fails as `worker_lost`."""
 
@@ -27,15 +29,34 @@ WHERE worker = :worker AND state IN ('running') AND NOT (started_at IS NOT NULL 
 RETURNING id
 """)  # noqa: S608
 
-_GIVE_UP = text("""
-UPDATE jobs SET state = 'failed', finished_at = clock_timestamp(), crashes = crashes + 1, error_code = 'worker_lost',
-    error_message = 'The worker died each time this job ran, at last with nothing beside it. Change the document.'
-WHERE worker = :worker AND state IN ('running') AND started_at IS NOT NULL AND crashes + 1 >= :max_crashes
+_GIVE_UP = text(f"""
+WITH ended AS (
+    UPDATE jobs SET state = 'failed', finished_at = clock_timestamp(), crashes = crashes + 1,
+        error_code = 'worker_lost',
+        error_message = 'The worker died each time this job ran, at last with nothing beside it. Change the document.'
+    WHERE worker = :worker AND state IN ('running') AND started_at IS NOT NULL AND crashes + 1 >= :max_crashes
+    RETURNING id, tenant_id, adapter_key, batch_id
+), counted AS ({tallied("failed")})
+SELECT id FROM ended
+""")  # noqa: S608
+
+_LET_GO = text(f"""
+UPDATE jobs SET {_WAIT_AGAIN} WHERE worker = :worker AND state IN ('running') RETURNING id
+""")  # noqa: S608
+
+_UNSEND = text(f"""
+UPDATE jobs SET {_WAIT_AGAIN}
+WHERE state IN ('dispatched') AND (cast(:deployment AS text) IS NULL OR deployment = :deployment)
+    AND (cast(:tenant AS text) IS NULL OR tenant_id = :tenant)
+    AND (cast(:adapters AS integer[]) IS NULL OR adapter_key = ANY(:adapters))
 RETURNING id
-""")
+""")  # noqa: S608
 
 _MESSAGE_LOST = text(f"""
-UPDATE jobs SET {_WAIT_AGAIN} WHERE id = ANY(:ids) AND state IN ('dispatched') RETURNING id
+WITH lost AS MATERIALIZED (
+    SELECT id FROM jobs WHERE id = ANY(:ids) AND state = 'dispatched' FOR UPDATE SKIP LOCKED
+)
+UPDATE jobs SET {_WAIT_AGAIN} FROM lost WHERE jobs.id = lost.id AND jobs.state IN ('dispatched') RETURNING jobs.id
 """)  # noqa: S608
 
 
@@ -54,6 +75,23 @@ def rescue(session: Session, worker: uuid.UUID) -> tuple[set[uuid.UUID], set[uui
     return set(session.scalars(_RESCUE, {"worker": worker, "max_crashes": MAX_CRASHES})), given_up
 
 
+def let_go(session: Session, worker: uuid.UUID) -> set[uuid.UUID]:
+    """Give back, unharmed, all that a worker holds which is about to leave in a hurry and says so itself."""
+    return set(session.scalars(_LET_GO, {"worker": worker}))
+
+
+def unsend(
+    session: Session,
+    *,
+    deployment: str | None = None,
+    tenant: str | None = None,
+    adapters: Sequence[int] | None = None,
+) -> set[uuid.UUID]:
+    """Take dispatched jobs back that no worker has claimed; their messages will find nothing. None: any."""
+    adapter_keys = None if adapters is None else list(adapters)
+    return set(session.scalars(_UNSEND, {"deployment": deployment, "tenant": tenant, "adapters": adapter_keys}))
+
+
 def message_lost(session: Session, ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
-    """Queue dispatched jobs again whose message Redis no longer has."""
+    """Queue dispatched jobs again whose message Redis no longer has. One that somebody has locked is being claimed."""
     return set(session.scalars(_MESSAGE_LOST, {"ids": list(ids)}))

@@ -15,23 +15,25 @@ _CLAIM = text("""
 WITH alive AS (
     SELECT id FROM workers WHERE id = :worker AND state IN ('starting', 'ready', 'draining') FOR SHARE
 ), claimed AS (
-    UPDATE jobs SET state = 'running', fence = fence + 1, worker = alive.id, claimed_at = clock_timestamp()
+    UPDATE jobs SET state = 'running', fence = fence + 1, worker = alive.id, claimed_at = clock_timestamp(),
+        waiting_reason = NULL
     FROM alive
     WHERE jobs.id = ANY(:ids) AND jobs.state = 'dispatched' AND jobs.deployment = :deployment
-    RETURNING jobs.id, fence, tenant_id, adapter_id, turn, crashes, attempts, created_at, claimed_at
+    RETURNING jobs.id, fence, tenant_id, adapter_id, adapter_key, turn, crashes, attempts, created_at, claimed_at
 )
 SELECT c.id AS job_id, c.fence, c.tenant_id, c.turn, c.crashes, c.attempts, i.body,
        extract(epoch FROM c.claimed_at - c.created_at) * 1000 AS queued_ms,
-       a.adapter_id, a.name, a.version, a.path, a.digest, a.state AS adapter_state
+       a.adapter_id, a.name, a.version, a.path, a.digest, a.state AS adapter_state, l.output_tokens AS expected_output
 FROM claimed c
 LEFT JOIN job_inputs i ON i.day = (c.created_at AT TIME ZONE 'UTC')::date AND i.job_id = c.id
 LEFT JOIN tenant_adapters a ON a.tenant_id = c.tenant_id AND a.adapter_id = c.adapter_id
+LEFT JOIN job_lengths l ON l.deployment = :deployment AND l.tenant_id = c.tenant_id AND l.adapter_key = c.adapter_key
 ORDER BY c.turn
 """)
 
 _START = text("""
-UPDATE jobs SET started_at = clock_timestamp()
-FROM unnest(cast(:ids AS uuid[]), cast(:fences AS integer[])) AS mine (id, fence)
+UPDATE jobs SET started_at = clock_timestamp(), admit_reason = mine.reason
+FROM unnest(cast(:ids AS uuid[]), cast(:fences AS integer[]), cast(:reasons AS text[])) AS mine (id, fence, reason)
 WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND jobs.state IN ('running')
 RETURNING jobs.id
 """)
@@ -62,6 +64,8 @@ class Claimed:
     queued_ms: float
     body: dict[str, Any] | None
     adapter: ClaimedAdapter | None
+    expected_output: float | None = None
+    """Tokens that this adapter's recent jobs wrote on average; None without history."""
 
 
 def claim(session: Session, ids: Sequence[uuid.UUID], deployment: str, worker: uuid.UUID) -> list[Claimed]:
@@ -73,10 +77,15 @@ def claim(session: Session, ids: Sequence[uuid.UUID], deployment: str, worker: u
     return [_claimed(row._mapping) for row in rows]
 
 
-def start(session: Session, jobs: Sequence[tuple[uuid.UUID, int]]) -> set[uuid.UUID]:
-    """Mark (id, fence) pairs as being in the engine. A job left out was cancelled or taken away: do not run it."""
+def start(
+    session: Session, jobs: Sequence[tuple[uuid.UUID, int]], reasons: Sequence[str | None] = ()
+) -> set[uuid.UUID]:
+    """Mark (id, fence) pairs as being in the engine, and why each was admitted when it was.
+
+    A job left out was cancelled or taken away: do not run it.
+    """
     ids, fences = [job_id for job_id, _ in jobs], [fence for _, fence in jobs]
-    return set(session.scalars(_START, {"ids": ids, "fences": fences}))
+    return set(session.scalars(_START, {"ids": ids, "fences": fences, "reasons": list(reasons)}))
 
 
 def _claimed(row: Any) -> Claimed:
@@ -95,4 +104,5 @@ def _claimed(row: Any) -> Claimed:
         queued_ms=float(row["queued_ms"]),
         body=row["body"],
         adapter=adapter,
+        expected_output=row["expected_output"],
     )

@@ -34,17 +34,19 @@ WITH outcome AS (
                                            - o.accounted_ms)::numeric, 3)))
     FROM outcome o
     WHERE jobs.id = o.job_id AND jobs.fence = o.fence AND jobs.state IN ('running')
-    RETURNING jobs.id, jobs.tenant_id, jobs.adapter_key, jobs.batch_id, jobs.created_at, o.*
+    RETURNING jobs.id, jobs.tenant_id, jobs.deployment, jobs.adapter_key, jobs.batch_id, jobs.created_at,
+        jobs.charged, o.*
 ), kept AS (
     INSERT INTO job_outputs (day, job_id, tenant_id, text)
     SELECT (created_at AT TIME ZONE 'UTC')::date, id, tenant_id, text FROM settled WHERE state = 'succeeded'
 ), tallied AS (
-    INSERT INTO tallies (tenant_id, day, adapter_key, batch_id, succeeded, failed, prompt_tokens, output_tokens,
-                         swap_ms, engine_ms)
-    SELECT tenant_id, (clock_timestamp() AT TIME ZONE 'UTC')::date, adapter_key, batch_id,
+    INSERT INTO tallies (tenant_id, deployment, day, adapter_key, batch_id, succeeded, failed, prompt_tokens,
+                         output_tokens, charged, swap_ms, engine_ms)
+    SELECT tenant_id, deployment, (clock_timestamp() AT TIME ZONE 'UTC')::date, adapter_key, batch_id,
            count(*) FILTER (WHERE state = 'succeeded'), count(*) FILTER (WHERE state = 'failed'),
-           coalesce(sum(prompt_tokens), 0), coalesce(sum(output_tokens), 0), sum(swap_ms), sum(engine_ms)
-    FROM settled GROUP BY tenant_id, adapter_key, batch_id
+           coalesce(sum(prompt_tokens), 0), coalesce(sum(output_tokens), 0),
+           coalesce(sum(charged) FILTER (WHERE state = 'succeeded'), 0), sum(swap_ms), sum(engine_ms)
+    FROM settled GROUP BY tenant_id, deployment, adapter_key, batch_id
 )
 SELECT id FROM settled
 """)

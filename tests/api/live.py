@@ -7,6 +7,7 @@ import threading
 from types import TracebackType
 
 from api.server import make_server
+from api.services import Services
 from registry.settings import Settings
 
 
@@ -18,6 +19,12 @@ class LiveApi:
         self.port: int = self._socket.getsockname()[1]
         self._server = make_server(settings)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
+
+    @property
+    def services(self) -> Services:
+        """The process's shared objects."""
+        found: Services = self._server.config.app.state.services
+        return found
 
     @property
     def url(self) -> str:

@@ -32,7 +32,8 @@ def _outcome(
     job = {
         "id": f"job_{index}",
         "status": "succeeded",
-        "model": "tickets@1",
+        "model": "tickets",
+        "adapter_version": 1,
         "output": {"text": ticket.summary if text is None else text},
         "usage": {"input_tokens": 70, "output_tokens": 20},
         "timing": {"queued_ms": 5.0, "held_ms": 1.0, "swap": swap, "total_ms": total_ms},
@@ -41,7 +42,15 @@ def _outcome(
 
 
 def _failed(tenant: DemoTenant) -> Outcome:
-    job = {"id": "job_x", "status": "failed", "model": "tickets@1", "output": None, "usage": None, "timing": None}
+    job = {
+        "id": "job_x",
+        "status": "failed",
+        "model": "tickets",
+        "adapter_version": 1,
+        "output": None,
+        "usage": None,
+        "timing": None,
+    }
     return Outcome(tenant, held_out_tickets(tenant, 1)[0], job)
 
 

@@ -125,6 +125,7 @@ def test_ctrl_c_stops_a_run_with_its_stack(demo: Demo) -> None:
     stack = demo.processes()
     process.send_signal(signal.SIGINT)
     assert process.wait(DEADLINE_S) != 0
+    assert "stopping what the demo started" in output.read_text()
     assert "Traceback" not in output.read_text()
     assert not [child for child in stack if child.is_running()]
 

@@ -12,6 +12,7 @@ from tests.docs import pages
 PAGE = pages.read("errors")
 ANSWERS = {row[0]: row[1] for row in pages.table(PAGE, "Answers of the API")}
 OF_JOBS = {row[0] for row in pages.table(PAGE, "Errors of a job")}
+OF_LINES = {row[0] for row in pages.table(PAGE, "Errors of a batch's lines")}
 OF_OPERATORS = {row[0] for row in pages.table(PAGE, "Errors an operator meets")}
 
 
@@ -29,7 +30,9 @@ def codes_in_sql() -> set[str]:
 
 
 def test_every_code_is_on_the_page_and_no_other() -> None:
-    assert {error.code for error in tree(LorryError)} | codes_in_sql() == ANSWERS.keys() | OF_JOBS | OF_OPERATORS
+    assert {error.code for error in tree(LorryError)} | codes_in_sql() == (
+        ANSWERS.keys() | OF_JOBS | OF_LINES | OF_OPERATORS
+    )
 
 
 def test_errors_outside_the_engine_have_the_status_that_the_api_gives_them() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from registry import transitions
 from registry.models import Adapter, Worker
+from registry.models.batches import BATCH_ARROWS, BATCH_STATES
 from registry.states import ARROWS, State, status_for_tenant
 from tests.docs import pages
 
@@ -34,9 +35,20 @@ def test_the_table_has_the_arrows_of_the_code() -> None:
 
 
 def test_the_diagram_has_the_arrows_of_the_code() -> None:
-    (diagram,) = pages.code_blocks(PAGE, "mermaid")
+    diagram, _ = pages.code_blocks(PAGE, "mermaid")
 
     assert set(re.findall(r"(\w+) --> (\w+)", diagram)) == CODE
+
+
+def test_the_batchs_diagram_table_and_trigger_have_the_arrows_and_states_of_the_code() -> None:
+    _, diagram = pages.code_blocks(PAGE, "mermaid")
+    rules = Path(transitions.__file__).parents[1] / "migrations" / "sql" / "0002_lifecycle.sql"
+    allowed = re.findall(r"OLD\.status = '(\w+)' AND NEW\.status IN \(([^)]*)\)", rules.read_text("utf-8"))
+    arrows = {(leaves, enters) for leaves, targets in BATCH_ARROWS.items() for enters in targets}
+
+    assert set(re.findall(r"(\w+) --> (\w+)", diagram)) == arrows
+    assert {(leaves, enters) for leaves, targets in allowed for enters in re.findall(r"\w+", targets)} == arrows
+    assert [row[0] for row in pages.table(PAGE, "States of a batch")] == list(BATCH_STATES)
 
 
 def test_every_transition_is_named() -> None:

@@ -35,11 +35,12 @@ def eventually(look: Callable[[], T], *, within_s: float = 30.0, every_s: float 
 class Member:
     """One process, with its log."""
 
-    def __init__(self, argv: list[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(self, argv: list[str], environment: dict[str, str], log: Path, before: tuple[str, ...] = ()) -> None:
+        """`before`: a program that runs ours, as `unshare …`."""
         self.log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *argv],
+                [*before, sys.executable, "-m", *argv],
                 cwd=ROOT,
                 env=environment,
                 stdout=output,
@@ -94,8 +95,9 @@ class Crew:
         )
         self.members: list[Member] = []
 
-    def start(self, *argv: str, **changes: str) -> Member:
-        member = Member(list(argv), self._environment | changes, self._logs / f"{argv[0]}-{len(self.members)}.log")
+    def start(self, *argv: str, before: tuple[str, ...] = (), **changes: str) -> Member:
+        log = self._logs / f"{argv[0]}-{len(self.members)}.log"
+        member = Member(list(argv), self._environment | changes, log, before)
         self.members.append(member)
         return member
 
@@ -106,8 +108,13 @@ class Crew:
         """A GPU worker; with `wait`, one that says it is ready."""
         member = self.start("workers.main", "gpu", "--deployment", deployment, "--device", device, **changes)
         if wait:
-            eventually(lambda: self.worker_row(member).get("state") == "ready", within_s=90)
+            eventually(lambda: self.is_ready(member), within_s=90)
         return member
+
+    def is_ready(self, member: Member) -> bool:
+        """Whether this worker takes jobs. AssertionError when it has ended instead."""
+        assert member.process.poll() is None, f"the worker ended at its start: {member.log}"
+        return self.worker_row(member).get("state") == "ready"
 
     def worker_row(self, member: Member) -> dict[str, Any]:
         """The newest row of this process."""

@@ -74,13 +74,6 @@ def test_a_weight_of_three_gets_three_times_the_turns(world: World) -> None:
     assert served["heavy"] == pytest.approx(30, abs=1)
 
 
-def test_what_a_tenant_has_in_flight_counts_against_it(world: World) -> None:
-    fill(world, "early", 20)
-    pick(world, 8)
-    fill(world, "late", 20)
-    assert set(tenants_of(world, pick(world, 8))) == {"late"}
-
-
 def test_adapters_of_a_tenant_come_in_runs_oldest_first(world: World) -> None:
     adapters = [world.adapter("acme", name).adapter_id for name in ("a", "b", "c")]
     for adapter in adapters[::-1] * 4:

@@ -26,6 +26,14 @@ def test_an_id_survives_the_wire() -> None:
     assert ids.from_wire("job", ids.to_wire("job", value)) == value
 
 
+def test_files_are_written_with_a_dash_as_openai_does() -> None:
+    value = ids.new_id()
+    assert ids.to_wire("file", value) == f"file-{value.hex}"
+    assert ids.from_wire("file", ids.to_wire("file", value)) == value
+    with pytest.raises(NotFound):
+        ids.from_wire("file", f"file_{value.hex}")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -77,8 +77,10 @@ def test_only_those_silent_for_a_whole_lease_are_dead_and_only_once(system_db: D
     for worker in (silent, starting):
         age(system_db, worker, 2)
     with system_db.transaction() as session:
-        assert set(presence.declare_dead(session, 1.0)) == {silent, starting}
-        assert presence.declare_dead(session, 1.0) == []
+        assert set(presence.silent(session, 1.0)) == {silent, starting}
+        declared = [presence.declare_dead(session, worker, 1.0) for worker in (silent, starting, fresh, silent)]
+        assert declared == [True, True, False, False]
+        assert presence.silent(session, 1.0) == []
         assert [row.id for row in presence.all_workers(session)] == [fresh]
         assert len(presence.all_workers(session, alive_only=False)) == 3
 
@@ -88,7 +90,8 @@ def test_nobody_is_dead_before_the_database_has_been_up_for_a_lease(system_db: D
     worker = world.worker()
     age(system_db, worker, 200_000)
     with system_db.transaction() as session:
-        assert presence.declare_dead(session, 100_000) == []
+        assert presence.silent(session, 100_000) == []
+        assert not presence.declare_dead(session, worker, 100_000)
 
 
 def test_holding_is_what_the_registry_believes_the_worker_runs(system_db: Database, world: World) -> None:
@@ -97,7 +100,7 @@ def test_holding_is_what_the_registry_believes_the_worker_runs(system_db: Databa
     world.job_in(State.RUNNING, worker=other)
     with system_db.transaction() as session:
         transitions.cancel(session, "acme", cancelled)
-        assert presence.holding(session, mine) == {kept}
+        assert presence.holding(session, mine).keys() == {kept}
 
 
 def test_what_a_dying_worker_claims_meanwhile_is_rescued_too(system_db: Database, world: World) -> None:
@@ -111,8 +114,8 @@ def test_what_a_dying_worker_claims_meanwhile_is_rescued_too(system_db: Database
 
     def dispatcher() -> None:
         with system_db.transaction() as session:
-            for dead in presence.declare_dead(session, 1.0):
-                rescued.append(transitions.rescue(session, dead)[0])
+            if presence.declare_dead(session, worker, 1.0):
+                rescued.append(transitions.rescue(session, worker)[0])
 
     with system_db.transaction() as claiming:
         assert len(transitions.claim(claiming, picked, "Tiny", worker)) == 1

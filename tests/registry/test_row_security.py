@@ -169,13 +169,14 @@ def test_a_presented_keys_hash_opens_that_key_for_one_transaction_only(
         "INSERT INTO api_keys (id, tenant_id, name, prefix, sha256) VALUES (uuidv7(), 'acme', 'x', 'x', sha256('x'))",
         "INSERT INTO tenants (id, name) VALUES ('mallory', 'x')",
         "INSERT INTO job_outputs (day, job_id, tenant_id, text) VALUES (current_date, uuidv7(), 'acme', 'x')",
-        "INSERT INTO tallies (tenant_id, day, adapter_key) VALUES ('acme', current_date, 0)",
+        "INSERT INTO tallies (tenant_id, day, adapter_key, succeeded) VALUES ('acme', current_date, 0, 1)",
         "INSERT INTO deployments (name, base_model) VALUES ('x', 'Tiny')",
         "UPDATE base_models SET path = '/elsewhere'",
-        "DELETE FROM jobs",
-        "DELETE FROM job_inputs",
+        "DELETE FROM tallies",
+        "DELETE FROM usage_days",
         "SELECT nextval('job_turns')",
         "SELECT lorry_make_partitions(current_date, 1)",
+        "SELECT lorry_drop_days(current_date)",
         "SELECT body FROM job_inputs_default",
     ],
 )
@@ -205,7 +206,9 @@ def ingest(database_url: str) -> Iterator[psycopg.Connection[Any]]:
         connection.rollback()
 
 
-def test_the_ingest_role_copies_jobs_and_texts_and_reads_nothing(ingest: psycopg.Connection[Any], both: World) -> None:
+def test_the_ingest_role_copies_jobs_and_texts_and_reads_no_word_of_them(
+    ingest: psycopg.Connection[Any], both: World
+) -> None:
     ids = [uuid.uuid4() for _ in range(100)]
     with ingest.cursor().copy("COPY jobs (id, tenant_id, deployment, model) FROM STDIN") as copy:
         for job_id in ids:
@@ -215,7 +218,12 @@ def test_the_ingest_role_copies_jobs_and_texts_and_reads_nothing(ingest: psycopg
             copy.write_row(("2024-01-01", job_id, "acme", "{}"))
     ingest.commit()
     assert {both.state(job_id) for job_id in ids} == {"queued"}
-    for statement in ("SELECT id FROM jobs", "UPDATE jobs SET state = 'cancelled'", "SELECT id FROM tenants"):
+    for statement in (
+        "SELECT model FROM jobs",
+        "SELECT tenant_id FROM jobs",
+        "UPDATE jobs SET state = 'cancelled'",
+        "SELECT id FROM tenants",
+    ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             ingest.execute(statement)
         ingest.rollback()

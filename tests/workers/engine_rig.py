@@ -71,6 +71,14 @@ class Rig:
         """Wait until no request with this adapter is in the engine."""
         await _until(lambda live: adapter.int_id not in live, self.engine, timeout_s)
 
+    async def until_staged(self, adapter: AdapterRef, timeout_s: float = 5.0) -> None:
+        """Wait until a staged adapter is in host memory."""
+        deadline = time.monotonic() + timeout_s
+        while not await self.engine.is_staged(adapter.int_id):
+            if time.monotonic() > deadline:
+                raise TimeoutError("the adapter was never read")
+            await asyncio.sleep(0.002)
+
     def generation(
         self, adapter: AdapterRef | None = None, max_tokens: int = 16, prompt: str = PROMPT, **sampling: Any
     ) -> Generation:

@@ -13,7 +13,7 @@ from typing import Any
 
 from registry import adapter_files
 from registry.store import Store
-from registry.transitions import Outcome
+from registry.transitions import ClaimedAdapter, Outcome
 from tests.tiny_base import make_adapter_dir
 from tests.workers.held_jobs import held_job
 from workers.engine_fake import FakeEngine
@@ -35,10 +35,27 @@ class RecordingWriter:
         self.gone: set[uuid.UUID] = set()
         self.started: list[uuid.UUID] = []
         self.starts_wait: Future[bool] | None = None
+        self.admitted: dict[uuid.UUID, str] = {}
+        self.explained: dict[uuid.UUID, str] = {}
+        self.quarantined: list[tuple[str, int]] = []
+        self.blamed: list[tuple[str, int, str]] = []
 
-    def start(self, job_id: uuid.UUID, fence: int) -> Future[bool]:
+    def start(self, job_id: uuid.UUID, fence: int, reason: str) -> Future[bool]:
         self.started.append(job_id)
+        self.admitted[job_id] = reason
         return self.starts_wait or _done(job_id not in self.gone)
+
+    def explain(self, job_id: uuid.UUID, fence: int, reason: str) -> None:
+        self.explained[job_id] = reason
+
+    def quarantine(
+        self, job_id: uuid.UUID, tenant_id: str, adapter: ClaimedAdapter, reason: str
+    ) -> Future[bool | None]:
+        self.quarantined.append((tenant_id, adapter.adapter_id))
+        return _done(True)
+
+    def blame(self, job_id: uuid.UUID, tenant_id: str, adapter_id: int, reason: str) -> None:
+        self.blamed.append((tenant_id, adapter_id, reason))
 
     def settle(self, outcome: Outcome) -> Future[bool | None]:
         if outcome.job_id in self.refused and outcome.state == "succeeded":

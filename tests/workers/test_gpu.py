@@ -12,6 +12,7 @@ import pytest
 from registry.db import Database
 from registry.errors import EngineStartFailed, NotFound
 from registry.settings import Settings
+from registry.transitions import cancel
 from tests.workers.planner_rig import until
 from tests.world import World
 from workers import gpu
@@ -92,8 +93,6 @@ def test_after_an_engine_death_the_worker_goes_on(make: Make, world: World) -> N
     run_all(worker, [killer])
     assert (world.state(killer), world.row(killer)["attempts"]) == ("queued", 0)
     with world.db.transaction() as session:
-        from registry.transitions import cancel
-
         cancel(session, "acme", killer)
     after = world.job()
     world.pick()

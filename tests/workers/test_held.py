@@ -7,7 +7,7 @@ import uuid
 from tests.workers.held_jobs import held_job
 from workers.generation import Swap
 from workers.held import SwapRecord, WaitingRoom
-from workers.policy import BASE, Head
+from workers.policy import BASE
 
 
 def test_jobs_of_an_adapter_queue_by_turn_however_they_come() -> None:
@@ -26,7 +26,8 @@ def test_heads_are_the_oldest_of_each_adapter_and_say_how_long_the_adapter_waits
     for job in (base, first, second):
         room.add(job)
     room.take(first.job_id)
-    assert room.heads(4.0) == [Head(base.job_id, BASE, 5, 1.0), Head(second.job_id, 1, 7, 3.0)]
+    heads = [(head.job, head.adapter, head.turn, head.waited_s, head.alone) for head in room.heads(4.0)]
+    assert heads == [(base.job_id, BASE, 5, 1.0, False), (second.job_id, 1, 7, 3.0, False)]
 
 
 def test_an_adapter_that_lost_its_slot_waits_anew() -> None:
@@ -72,4 +73,4 @@ def test_the_engine_knows_an_adapter_by_its_waiting_jobs() -> None:
     room = WaitingRoom()
     job = held_job(4, 1, path="/files")
     room.add(job)
-    assert room.adapter_ref(4) == job.generation.adapter
+    assert room.adapter_ref(4)[0] == job.generation.adapter

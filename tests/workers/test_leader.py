@@ -12,6 +12,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from registry.db import Database
 from registry.errors import Unavailable
+from tests.workers.planner_rig import until
 from workers.leader import Leader
 
 
@@ -67,8 +68,21 @@ def test_a_lost_connection_is_a_lost_role(pair: tuple[Leader, Leader], superuser
     assert second.try_to_lead()
 
 
-def test_an_error_of_the_database_gives_the_role_up(pair: tuple[Leader, Leader]) -> None:
+def test_a_refused_statement_costs_no_role(pair: tuple[Leader, Leader]) -> None:
     first, second = pair
     with pytest.raises(ProgrammingError), first.transaction() as session:
         session.execute(text("SELECT nothing FROM nowhere"))
-    assert second.try_to_lead()
+    assert not second.try_to_lead()
+    with first.transaction() as session:
+        assert session.scalar(text("SELECT 1")) == 1
+
+
+def test_a_leader_that_says_nothing_for_too_long_is_replaced(system_db: Database) -> None:
+    frozen, spare = Leader(system_db.engine, idle_s=0.2), Leader(system_db.engine)
+    assert frozen.try_to_lead()
+    assert not spare.try_to_lead()
+    until(spare.try_to_lead)
+    with pytest.raises(Unavailable), frozen.transaction() as session:
+        session.execute(text("SELECT 1"))
+    assert not frozen.leads
+    spare.resign()

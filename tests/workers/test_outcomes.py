@@ -24,12 +24,13 @@ DONE = Generated("text", "stop", 7, 3, 0, 0.5, 20.0, 30.0, 1.0, corrupted=False)
 def ran(adapter: int = 1, *, attempts: int = 0) -> HeldJob:
     """Held at 10 s, in the engine from 12 s on with three beside it."""
     job = held_job(adapter, held_at_s=10.0, attempts=attempts)
+    job.engine_ms = 250.0
     job.admitted_at_s, job.batch_jobs, job.batch_adapters = 12.0, 4, 2
     return job
 
 
 def written(job: HeldJob, ending: Ending = DONE) -> Outcome | HandBack | None:
-    return conclude(job, ending, now_s=13.0, stalled_ms=1.5)
+    return conclude(job, ending, stalled_ms=1.5)
 
 
 @pytest.mark.parametrize("error", [InvalidGeneration, AdapterLoadFailed, OutputCorrupted, EngineError])

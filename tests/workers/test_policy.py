@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from workers.policy import BASE, Admit, Head, Rules, SlotView, SwapIn, decide, victim
+from workers.policy import BASE, Admit, GiveBack, Head, Room, Rules, SlotView, SwapIn, decide, next_load
+from workers.victims import victim
 
 RULES = Rules(max_live=4, max_loras=2, grouping_max_wait_s=2, adapter_max_wait_s=5)
 
@@ -101,7 +102,7 @@ def test_the_longest_wait_gets_the_slot_whatever_its_turn() -> None:
 
 def test_an_adapter_that_came_in_serves_a_job_before_it_can_be_evicted() -> None:
     """However long another has waited: else two would take a slot from each other for ever and serve nobody."""
-    rules = Rules(4, 1, 2, 5)
+    rules = Rules(4, 1, 0, 5)
     fresh = slot(1, fresh=True, served_s=0, next_turn=1)
     waiting = [head(1, 1, 3), head(2, 2, 30)]
     assert choose(waiting, [fresh], rules=rules) == "job1"
@@ -155,3 +156,33 @@ def test_the_victim_is_the_adapter_needed_last() -> None:
     soon, late = slot(1, next_turn=3, unused_s=50), slot(2, next_turn=8)
     assert victim([soon, late]) == late
     assert victim([soon, late, slot(3), slot(4, unused_s=1)]) == slot(4, unused_s=1)
+
+
+def test_a_job_waits_for_room_and_nobody_passes_it() -> None:
+    big = Head("big", 1, 1, 0.0, prompt_tokens=50, tokens=300)
+    small = Head("small", 2, 2, 0.0, prompt_tokens=5, tokens=10)
+    slots = [slot(1, live=1), slot(2)]
+    assert choose([big, small], slots, live=1, room=Room(299, 999)) is None
+    assert choose([big, small], slots, live=1, room=Room(300, 999)) == "big"
+    assert choose([big, small], slots, live=1, room=Room(999, 49)) is None, "the steps have enough prompts to take in"
+
+
+def test_an_empty_engine_takes_a_job_of_any_size() -> None:
+    assert choose([Head("big", 1, 1, 0.0, tokens=300)], [slot(1)], room=Room(10, 10)) == "big"
+
+
+def test_jobs_that_cannot_start_and_keep_others_out_are_given_back_the_last_in_line_first() -> None:
+    slots = [slot(1, live=1, served_s=0.1), slot(2, live=1, served_s=0.1)]
+    waiting = [head(3, 1, 6), head(4, 2, 5), head(5, 3, 4)]
+    decision = decide(waiting, slots, 2, RULES, crowded_s=5)
+    assert isinstance(decision, GiveBack)
+    assert decision.adapter == 5
+    assert decide(waiting, slots, 2, RULES, crowded_s=4.9) is None
+    assert decide(waiting[:2], slots, 2, RULES, crowded_s=60) is None, "what fits the slots is kept"
+
+
+def test_what_comes_next_is_read_ahead() -> None:
+    slots = [slot(1, live=1), slot(2, live=1)]
+    assert next_load([head(1, 1), head(3, 2, 1), head(4, 3, 4)], slots, 2, RULES, None) == 4
+    assert next_load([head(3, 2, 1), head(4, 3, 4)], slots, 2, RULES, 4) == 3
+    assert next_load([head(1, 1), head(BASE, 2)], slots, 2, RULES, None) == BASE

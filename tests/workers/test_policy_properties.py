@@ -5,17 +5,12 @@
 
 from __future__ import annotations
 
-import os
-
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.stories import stories
 from tests.workers.policy_simulation import TICK_S, Arrival, Simulation
 from workers.policy import BASE, Rules
-
-settings.register_profile("long", max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
-settings.register_profile("quick", max_examples=100, deadline=None)
-settings.load_profile("long" if os.environ.get("LORRY_HYPOTHESIS") == "long" else "quick")
 
 
 def quarters(lowest: int, highest: int) -> st.SearchStrategy[float]:
@@ -46,6 +41,7 @@ def arrivals(**changes: st.SearchStrategy[object]) -> st.SearchStrategy[list[Arr
 BAD_ADAPTERS = st.frozensets(st.integers(1, 8), max_size=2)
 
 
+@stories
 @given(rules(st.integers(1, 6)), arrivals(alone=st.integers(0, 9).map(lambda n: n == 0)), BAD_ADAPTERS)
 def test_no_slot_is_overfilled_nobody_waits_who_could_run_and_all_end(
     ruled: tuple[Rules, float], story: list[Arrival], bad: frozenset[int]
@@ -57,6 +53,7 @@ def test_no_slot_is_overfilled_nobody_waits_who_could_run_and_all_end(
     assert len(simulation.admitted) >= len(story) - cancelled - lost
 
 
+@stories
 @given(rules(st.integers(1, 6)), arrivals(), BAD_ADAPTERS)
 def test_an_adapter_without_a_slot_is_served_within_the_bound(
     ruled: tuple[Rules, float], story: list[Arrival], bad: frozenset[int]
@@ -67,6 +64,7 @@ def test_an_adapter_without_a_slot_is_served_within_the_bound(
         assert wait.waited_s <= simulation.bound_s(wait, longest_s)
 
 
+@stories
 @given(rules(st.just(1000)), arrivals(), BAD_ADAPTERS)
 def test_every_job_is_admitted_within_the_bound_when_the_engine_has_places(
     ruled: tuple[Rules, float], story: list[Arrival], bad: frozenset[int]
@@ -77,11 +75,12 @@ def test_every_job_is_admitted_within_the_bound_when_the_engine_has_places(
         assert wait.waited_s <= simulation.bound_s(wait, longest_s)
 
 
+@stories
 @given(rules(st.integers(2, 6)), st.integers(5, 12))
 def test_streams_that_never_end_starve_nobody(ruled: tuple[Rules, float], adapters: int) -> None:
     """Every slot's adapter always has work; each newcomer is served in its round, and rounds come again and again."""
     simulation = Simulation(*ruled).run(
-        Arrival(step * 0.5, adapter, 2.0) for step in range(60) for adapter in range(1, adapters + 1)
+        Arrival(step * 0.5, adapter, 2.0) for step in range(16) for adapter in range(1, adapters + 1)
     )
     assert {job.adapter_id for job in simulation.admitted} == set(range(1, adapters + 1))
     for wait in simulation.adapter_waits:

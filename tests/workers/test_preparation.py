@@ -53,6 +53,17 @@ def test_a_prompt_that_does_not_fit_is_refused_with_both_counts(preparation: Pre
         preparation.held_job(claimed(prompt="x" * 58))
 
 
+def test_a_default_that_nobody_held_against_the_prompt_is_lowered_to_what_it_leaves(preparation: Preparation) -> None:
+    sampling = {"max_tokens": 60, "temperature": 0.0, "top_p": 1.0, "stop": [], "seed": None, "may_lower": True}
+    budgets = [
+        preparation.held_job(claimed(prompt="x" * length, sampling=sampling)).generation.sampling.max_tokens
+        for length in (3, 4, 5, 63)
+    ]
+    assert budgets == [60, 60, 59, 1]
+    with pytest.raises(PromptTooLong):
+        preparation.held_job(claimed(prompt="x" * 64, sampling=sampling))
+
+
 def test_a_purged_text_and_a_retired_adapter_are_refused(preparation: Preparation) -> None:
     with pytest.raises(InvalidField, match="purged"):
         preparation.held_job(replace(claimed(), body=None))

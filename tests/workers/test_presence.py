@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -126,15 +127,15 @@ def test_a_cancel_without_a_notice_is_found_at_the_beat(make: Make, world: World
     until(lambda: holder.let_go == [job])
 
 
-def test_a_new_incarnation_silences_those_of_its_name_before_it(make: Make, world: World, system_db: Database) -> None:
-    first = make(SELDOM_S)
-    execute(system_db, "UPDATE workers SET pid = 1 WHERE id = :id", id=first.worker_id)
-    other = make(SELDOM_S, name="another")
-    second = make(SELDOM_S)
+def test_a_new_incarnation_silences_those_of_its_name_on_its_host(make: Make, system_db: Database) -> None:
+    here = socket.gethostname()
     with system_db.transaction() as session:
-        assert set(rows.declare_dead(session, 0.5)) <= {first.worker_id}
-    assert row(system_db, first.worker_id)["beat_at"].year == 1970
-    assert row(system_db, second.worker_id)["beat_at"].year > 1970 < row(system_db, other.worker_id)["beat_at"].year
+        earlier = rows.register(session, "w", "Tiny", here, 1, 8)
+        elsewhere = rows.register(session, "w", "Tiny", "another-host", 1, 8)
+        another = rows.register(session, "another", "Tiny", here, 1, 8)
+    newest = make(SELDOM_S).worker_id
+    silent = [row(system_db, worker)["beat_at"].year == 1970 for worker in (earlier, elsewhere, another, newest)]
+    assert silent == [True, False, False, False]
 
 
 def test_beats_come_back_with_the_database(make: Make, system_db: Database, settings: Settings) -> None:
@@ -156,3 +157,13 @@ def hears(superuser: psycopg.Connection[Any]) -> bool:
     """Whether some connection has said LISTEN: it is the last thing it said."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
     return superuser.execute(query).fetchone() != (0,)
+
+
+def test_a_claim_whose_answer_was_lost_is_handed_back_and_what_is_in_hand_is_not(make: Make, world: World) -> None:
+    presence = make()
+    kept, forgotten = world.job(), world.job()
+    world.pick()
+    assert len(world.claim(presence.worker_id, [kept, forgotten])) == 2
+    presence.ready(lambda: Beat(0, 0, {}), set, lambda _: None, lambda: {kept})
+    until(lambda: world.state(forgotten) == "queued")
+    assert world.state(kept) == "running"

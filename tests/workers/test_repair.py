@@ -14,10 +14,11 @@ from registry.db import Database
 from registry.queues import make_celery
 from registry.settings import Settings
 from registry.states import State
+from registry.transitions import settle
 from tests.relay import Relay
 from tests.workers.test_settle import done
 from tests.world import World
-from workers import repair
+from workers import repair, rescue
 from workers.leader import Leader
 from workers.repair import Chore, LostMessages
 
@@ -91,7 +92,7 @@ def test_what_a_silent_worker_held_is_queued_again(world: World, leader: Leader,
     world.claim(silent, picked[:1])
     world.claim(lively, picked[1:])
     silence(system_db, silent)
-    repair.rescue(leader, lease_s=0.5)
+    rescue.take_back(leader, lease_s=0.5)
     assert sorted(world.state(job) for job in jobs) == ["queued", "running"]
     assert world.row(picked[0])["crashes"] == 0, "it had not begun"
     assert world.claim(silent, world.pick()) == []
@@ -103,7 +104,7 @@ def test_nobody_is_dead_until_the_database_has_been_up_for_a_lease(
     worker, job = world.worker(), world.job()
     world.claim(worker, world.pick())
     silence(system_db, worker)
-    repair.rescue(leader, lease_s=1e6)
+    rescue.take_back(leader, lease_s=1e6)
     assert world.state(job) == "running"
 
 
@@ -117,13 +118,25 @@ def test_tallies_are_folded_into_usage(world: World, leader: Leader, system_db: 
     job = world.job()
     world.claim(world.worker(), world.pick())
     with system_db.transaction() as session:
-        from registry.transitions import settle
-
         settle(session, [done(job, prompt_tokens=3, output_tokens=4)])
     repair.fold(leader)
     with leader.transaction() as session:
         assert session.scalar(text("SELECT count(*) FROM tallies")) == 0
         assert session.execute(text("SELECT succeeded, prompt_tokens FROM usage_days")).all() == [(1, 3)]
+
+
+def test_answers_that_nobody_gets_any_more_are_deleted(world: World, leader: Leader) -> None:
+    world.tenant()
+    with leader.transaction() as session:
+        for number, hours in enumerate((-1, 1)):
+            session.execute(
+                text("""INSERT INTO kept_answers (tenant_id, scope, fingerprint, status, body, is_sealed, expires_at)
+                        VALUES ('acme', :scope, :scope, 202, '{}', false, now() + make_interval(hours => :hours))"""),
+                {"scope": bytes([number]) * 32, "hours": hours},
+            )
+    repair.forget_answers(leader)
+    with leader.transaction() as session:
+        assert session.scalars(text("SELECT scope FROM kept_answers")).all() == [b"\x01" * 32]
 
 
 def test_there_are_tables_for_the_days_to_come(leader: Leader) -> None:

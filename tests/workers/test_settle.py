@@ -15,7 +15,7 @@ from sqlalchemy import event, text
 from registry import presence
 from registry.db import SYSTEM_ROLE, Database
 from registry.settings import Settings
-from registry.transitions import Outcome
+from registry.transitions import ClaimedAdapter, Outcome
 from tests.relay import Relay
 from tests.world import World
 from workers.settle import Writer
@@ -124,6 +124,20 @@ def test_a_job_that_is_not_to_be_had_answers_none(world: World, writing: Callabl
     assert answers([writer.claim(queued), writer.claim(uuid.uuid4())]) == [None, None]
 
 
+def test_two_messages_of_one_job_in_a_group_claim_it_once(world: World, writing: Callable[..., Writer]) -> None:
+    job = world.job()
+    world.pick()
+    gate = Gate(world.worker())
+    writer = writing(gate)
+    first = writer.claim(uuid.uuid4())
+    assert gate.waiting.wait(WITHIN_S)
+    both = [writer.claim(job), writer.claim(job)]
+    gate.open()
+    assert first.result(WITHIN_S) is None
+    answers = [claim.result(WITHIN_S) for claim in both]
+    assert [answer is not None for answer in answers] == [True, False]
+
+
 def test_a_worker_that_was_declared_dead_claims_nothing(
     world: World, system_db: Database, writing: Callable[..., Writer]
 ) -> None:
@@ -202,3 +216,23 @@ def test_closing_writes_what_is_there(world: World, writing: Callable[..., Write
     writes = [writer.settle(done(job)) for job in jobs]
     writer.close()
     assert [future.result(0) for future in writes] == [True] * 5
+
+
+def test_a_quarantined_adapters_open_jobs_fail_and_nobody_elses(world: World, writing: Callable[..., Writer]) -> None:
+    bad, good = world.adapter("acme", "bad"), world.adapter("acme", "good")
+    doomed, kept = world.job("acme", model="bad"), world.job("acme", model="good")
+    writer = writing(Gate(world.worker()))
+    adapter = ClaimedAdapter(bad.adapter_id, "bad", 1, bad.path, bad.digest, "ready")
+    assert answers([writer.quarantine(doomed, "acme", adapter, "It overflows.")]) == [True]
+    assert (world.state(doomed), world.state(kept)) == ("failed", "queued")
+    assert world.row(doomed)["error_code"] == "adapter_unavailable"
+    assert good.state == "ready"
+
+
+def test_reasons_for_waiting_are_kept_on_the_jobs_that_still_wait(world: World, writing: Callable[..., Writer]) -> None:
+    waiting, fenced = running(world, 2)
+    writer = writing(Gate(world.worker()))
+    writer.explain(waiting, 1, "older jobs go first")
+    writer.explain(fenced, 7, "too late")
+    writer.close()
+    assert [world.row(job)["waiting_reason"] for job in (waiting, fenced)] == ["older jobs go first", None]

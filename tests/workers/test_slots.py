@@ -79,3 +79,21 @@ def test_a_new_engine_begins_with_empty_books() -> None:
     slots.admit(BASE, 0.0)
     slots.clear()
     assert (slots.live, slots.resident) == (0, frozenset())
+
+
+def test_a_difference_to_the_engine_is_seen_and_the_engine_is_right() -> None:
+    slots = Slots(2)
+    slots.entered(7, 0.0)
+    assert slots.differs([7]) == frozenset()
+    assert slots.differs([7, 8]) == {8}
+    assert slots.differs([8]) == {7, 8}
+    slots.adopt([8], 1.0)
+    assert slots.resident == {8}
+
+
+def test_a_slot_that_the_engine_has_lost_under_a_live_job_is_no_quiet_matter() -> None:
+    slots = Slots(2)
+    slots.entered(7, 0.0)
+    slots.admit(7, 0.0)
+    with pytest.raises(SlotsBroken):
+        slots.adopt([], 1.0)

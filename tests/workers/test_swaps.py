@@ -35,3 +35,10 @@ def test_only_the_overlap_with_others_swaps_counts(from_s: float, to_s: float, s
     history.note(ref(2), swap(5, 6), None)
     history.note(ref(9), swap(0, 10), None)
     assert history.stalled_ms(9, from_s, to_s) == stalled_ms
+
+
+def test_a_load_that_failed_may_have_stopped_the_others_too() -> None:
+    history = SwapHistory()
+    history.note_failure(ref(1), 2, 4)
+    assert history.stalled_ms(9, 0, 10) == 2000
+    assert history.stalled_ms(1, 0, 10) == 0

@@ -16,6 +16,7 @@ import pytest
 from registry.errors import EngineDead
 from tests.workers.engine_rig import CONTEXT, Rig
 from workers.engine import VllmEngine
+from workers.generation import AdapterRef
 from workers.probe import dialect, private_names
 from workers.probe.watch import is_gone
 
@@ -144,6 +145,45 @@ def test_prefixes_are_shared_within_a_salt_and_never_across(vllm_rig: Rig) -> No
 
     assert [rig.run(cached(salt)) for salt in ("t1", "t1", "t2")][0::2] == [0, 0]
     assert rig.run(cached("t1")) > 0
+
+
+def test_an_adapter_packed_on_a_thread_answers_as_one_that_vllm_packed_itself(vllm_rig: Rig) -> None:
+    """Why a staged adapter may be put into vLLM's cache as it is."""
+    from vllm.lora.request import LoRARequest
+
+    rig = vllm_rig
+    first = rig.adapter()
+    twin = AdapterRef(first.int_id + 500_000, first.name.replace("notes", "twin"), first.path)
+
+    async def walk() -> tuple[str, str]:
+        await rig.load(first)
+        await _engine(rig)._rpc("lorry_forget", first.int_id)
+        await _llm(rig).add_lora(LoRARequest(first.name, first.int_id, first.path))
+        await rig.engine.residency()
+        theirs = await rig.answer(first, max_tokens=24)
+        await rig.engine.stage(twin, None)
+        await rig.until_staged(twin)
+        await rig.load(twin, keep=first)
+        return theirs.text, (await rig.answer(twin, max_tokens=24)).text
+
+    theirs, ours = rig.run(walk())
+    assert ours == theirs
+
+
+def test_an_engine_tells_how_many_tokens_it_has_room_for(vllm_rig: Rig) -> None:
+    rig = vllm_rig
+    assert (rig.engine.capacity.kv_tokens or 0) > CONTEXT
+    assert (rig.engine.capacity.batched_tokens or 0) > 0
+
+    async def walk() -> int:
+        running = asyncio.ensure_future(rig.answer(max_tokens=2))
+        while not (prompts := rig.engine.prefilling_tokens) and not running.done():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await running
+        return prompts
+
+    assert rig.run(walk()) == len(rig.generation().prompt_token_ids)
+    assert rig.engine.prefilling_tokens == 0
 
 
 def test_a_killed_engine_process_ends_every_waiting_call(vllm_rig: Rig) -> None:

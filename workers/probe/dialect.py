@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from registry.errors import EngineDead, GenerationFailed, InvalidGeneration, LorryError
-from workers.generation import EngineConfig, Generated, Generation
+from workers.generation import AdapterRef, Capacity, EngineConfig, Generated, Generation, Residency
 
 
 def engine_arguments(config: EngineConfig) -> dict[str, Any]:
@@ -38,6 +38,12 @@ def engine_arguments(config: EngineConfig) -> dict[str, Any]:
         "worker_extension_cls": "workers.probe.extension.ProbeExtension",
         **config.extra,
     }
+
+
+def capacity(llm: Any) -> Capacity:
+    """How many tokens a started engine has room for."""
+    settings = llm.vllm_config
+    return Capacity(settings.cache_config.kv_cache_size_tokens, settings.scheduler_config.max_num_batched_tokens)
 
 
 async def last_output(llm: Any, generation: Generation, request_id: str) -> Any:
@@ -106,3 +112,24 @@ def refusal(error: Exception) -> LorryError:
         param = getattr(error, "parameter", None)
         return InvalidGeneration(f"The engine refused the request (field: {param or 'unknown'}).", param=param)
     return GenerationFailed(f"The engine lost this request ({type(error).__name__}); try it again.")
+
+
+def residency(reply: dict[str, Any]) -> Residency:
+    """What the probe says of slots and host memory."""
+    return Residency(tuple(reply["slots"]), tuple(reply["host"]), reply["step_time_loads"])
+
+
+def without_names(error: str, adapter: AdapterRef) -> str:
+    """vLLM's words about a load, without this machine's paths."""
+    return error.replace(adapter.path, "the adapter").replace(adapter.name, "the adapter")[:500]
+
+
+async def fail_waiting(llm: Any) -> None:
+    """End every running request: vLLM's shutdown would drain them first, and then leave who waits for them asleep."""
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    request_ids = list(llm.output_processor.request_states)
+    llm.output_processor.propagate_error(EngineDeadError())
+    await llm.abort(request_ids, internal=True)
+    if llm.output_handler is not None:  # else it meets the end of the engine's process and logs it as a failure
+        llm.output_handler.cancel()

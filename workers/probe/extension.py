@@ -41,9 +41,22 @@ class ProbeExtension:
 
             torch.cuda.synchronize(self.device)
 
-    def lorry_swap(self, name: str, int_id: int, path: str, evict: int | None) -> dict[str, Any]:
+    def lorry_stage(self, name: str, int_id: int, path: str, drop: int | None) -> dict[str, Any]:
+        """See `AdapterLoads.stage`; returns the residency."""
+        self.lorry_loads.stage(name, int_id, path, drop)
+        return self.lorry_loads.residency()
+
+    def lorry_is_staged(self, int_id: int) -> bool:
+        """See `AdapterLoads.is_staged`."""
+        return self.lorry_loads.is_staged(int_id)
+
+    def lorry_unstage(self, int_id: int) -> None:
+        """See `AdapterLoads.unstage`."""
+        self.lorry_loads.unstage(int_id)
+
+    def lorry_swap(self, name: str, int_id: int, path: str, evict: int | None, drop: int | None) -> dict[str, Any]:
         """See `AdapterLoads.swap`."""
-        return self.lorry_loads.swap(name, int_id, path, evict)
+        return self.lorry_loads.swap(name, int_id, path, evict, drop)
 
     def lorry_forget(self, int_id: int) -> dict[str, Any]:
         """Drop an adapter everywhere; returns the residency."""

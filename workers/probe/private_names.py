@@ -14,6 +14,7 @@ POOL = f"{MANAGER}._adapter_manager"
 WORKER_NAMES = (
     f"{MANAGER}._load_adapter",
     f"{POOL}.add_adapter",
+    f"{POOL}._create_merged_loras_inplace",
     f"{POOL}.activate_adapter",
     f"{POOL}.deactivate_adapter",
     f"{POOL}.remove_adapter",
@@ -28,7 +29,14 @@ WORKER_NAMES = (
 LIVE_NAMES = ("model_runner.requests", "model_runner.lora_state.lora_requests")
 """From the worker object: the first exists in vLLM's V1 model runner, the second in V2; one of them is enough."""
 
-HOST_NAMES = ("errored", "output_processor.propagate_error", "output_processor.request_states")
+HOST_NAMES = (
+    "errored",
+    "output_processor.propagate_error",
+    "output_processor.request_states",
+    "output_processor.get_num_queued_tokens",
+    "vllm_config.cache_config.kv_cache_size_tokens",
+    "vllm_config.scheduler_config.max_num_batched_tokens",
+)
 """From the AsyncLLM object, in the host process."""
 
 CPU_MODULE = "vllm.lora.punica_wrapper.punica_cpu"

@@ -12,4 +12,4 @@ down_revision = "0001"
 
 def upgrade() -> None:
     """Plain SQL, beside this file's folder."""
-    run_sql(op.get_bind(), "0002.sql")
+    run_sql(op.get_bind(), "0002.sql", "0002_lifecycle.sql")

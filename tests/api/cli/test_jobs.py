@@ -46,3 +46,15 @@ def test_a_job_that_is_not_there_is_not_found(lorry: Lorry, world: World) -> Non
 
 def test_a_state_that_does_not_exist_is_a_usage_error(lorry: Lorry) -> None:
     assert lorry("jobs", "list", "--status", "sleeping").status == 2
+
+
+def test_explain_says_what_a_job_waits_for_and_who_could_run_it(lorry: Lorry, world: World) -> None:
+    job = to_wire("job", world.job("acme", document=SECRET))
+    told = json.loads(lorry("jobs", "explain", job, "--json").out)
+    assert told["waiting_for"].startswith("its turn")
+    assert told["workers"].startswith("no worker of deployment Tiny")
+    world.pick()
+    told = json.loads(lorry("jobs", "explain", job, "--json").out)
+    assert told["charged_tokens"] > 0
+    assert SECRET not in lorry("jobs", "explain", job).out
+    assert "[not_found]" in lorry("jobs", "explain", "job_" + "0" * 32).err

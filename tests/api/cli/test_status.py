@@ -10,6 +10,8 @@ import psycopg
 import pytest
 
 from api.cli.runstate import RunState, identity
+from registry import presence
+from registry.presence import Beat
 from registry.settings import get_settings
 from tests.api.cli.conftest import Lorry
 from tests.conftest import plain_url
@@ -29,6 +31,9 @@ def test_servers_that_are_away_are_said_so_with_status_1(offline: Lorry) -> None
     assert answer.status == 1
     assert answer.out.count("NOT WELL") == 2
     assert "LORRY_DATABASE_URL" in answer.out
+    assert "Backlog" not in answer.out
+    told = json.loads(offline("status", "--json").out)
+    assert told["deployments"] is told["workers"] is None
 
 
 @pytest.fixture
@@ -56,10 +61,14 @@ def test_backlog_and_workers_are_counted(lorry: Lorry, world: World) -> None:
     for _ in range(3):
         world.job("acme")
     worker = world.worker(capacity=5)
+    resident = world.adapter("acme").adapter_id
+    with world.db.transaction() as session:
+        presence.beat(session, worker, Beat(held=1, live=1, residency={"slots": [resident, 77]}))
     world.claim(worker, world.pick(1))
     told = json.loads(lorry("status", "--json").out)
     assert told["deployments"] == [{"deployment": "Tiny", "queued": 2, "dispatched": 0, "running": 1, "workers": 1}]
     (row,) = told["workers"]
+    assert row["slots"] == ["acme/tickets@1", "#77"]
     assert (row["state"], row["capacity"]) == ("ready", 5)
     assert 0 <= row["beat_age_s"] < 30
     page = lorry("status").out

@@ -8,8 +8,9 @@ import uuid
 import pytest
 from sqlalchemy import text
 
-from registry import presence, transitions
+from registry import explanations, presence, transitions
 from registry.db import Database
+from registry.models import JobLength
 from registry.states import State
 from tests.world import World
 
@@ -121,3 +122,32 @@ def test_start_leaves_out_jobs_that_were_cancelled_meanwhile(system_db: Database
     assert world.row(kept)["started_at"] is not None
     assert world.row(cancelled)["started_at"] is None
     assert world.state(cancelled) == State.CANCELLED
+
+
+def test_start_keeps_why_a_job_was_admitted_and_a_claim_forgets_why_it_waited(
+    system_db: Database, world: World
+) -> None:
+    job, other = world.job(), world.job()
+    worker = world.worker()
+    world.claim(worker, world.pick())
+    with system_db.transaction() as session:
+        explanations.keep(session, [(job, 1, "older jobs go first")])
+        transitions.hand_back(session, [(job, 1)])
+        transitions.start(session, [(other, 1)], ["its turn"])
+    assert world.row(other)["admit_reason"] == "its turn"
+    assert world.row(job)["waiting_reason"] == "older jobs go first"
+    world.claim(worker, world.pick())
+    assert world.row(job)["waiting_reason"] is None
+
+
+def test_a_claim_says_how_much_the_adapters_recent_jobs_wrote(system_db: Database, world: World) -> None:
+    adapter = world.adapter("acme", "tickets")
+    known, bare = world.job("acme", model="tickets"), world.job("acme")
+    with system_db.transaction() as session:
+        session.add(
+            JobLength(
+                deployment="Tiny", tenant_id="acme", adapter_key=adapter.adapter_id, prompt_tokens=9, output_tokens=31.5
+            )
+        )
+    claimed = {job.job_id: job.expected_output for job in world.claim(world.worker(), world.pick())}
+    assert claimed == {known: 31.5, bare: None}

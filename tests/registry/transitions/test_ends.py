@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
-from registry import transitions
+from registry import transitions, wake
 from registry.db import Database
 from registry.states import State
+from tests.registry.batches.batch_rig import Batches
 from tests.world import World
 
 
@@ -73,3 +74,34 @@ def test_a_gone_adapter_fails_its_own_open_jobs_only(system_db: Database, world:
         assert transitions.fail_unavailable(session, "acme", gone.adapter_id) == failed
     assert {world.row(job_id)["error_code"] for job_id in failed} == {"adapter_unavailable"}
     assert [world.state(job_id) for job_id in kept] == ["queued", "queued"]
+
+
+def test_the_open_lines_of_a_cancelled_batch_end_and_are_counted(system_db: Database, world: World) -> None:
+    batches = Batches(world)
+    batch_id, other = batches.make(3), batches.make(1)
+    batches.cancel(batch_id)
+    for expected in (3, 0):
+        with system_db.transaction() as session:
+            assert transitions.cancel_lines(session) == expected
+    with system_db.transaction() as session:
+        counted = session.execute(text("SELECT batch_id, cancelled FROM tallies")).all()
+    assert [tuple(row) for row in counted] == [(batch_id, 3)]
+    assert world.state(batches.jobs(other)[1]) == "queued"
+
+
+def test_workers_hear_of_running_jobs_that_the_dispatcher_ends(
+    system_db: Database, world: World, database_url: str
+) -> None:
+    batches = Batches(world)
+    with wake.listen(database_url, wake.CANCELLED) as listener:
+        for end, heard in ((transitions.cancel_lines, True), (transitions.expire, True), (transitions.expire, False)):
+            batch_id = batches.make(1)
+            if heard:
+                world.claim(world.worker(), world.pick())
+            batches.cancel(batch_id)
+            with system_db.transaction() as session:
+                session.execute(text("UPDATE jobs SET deadline = now() WHERE finished_at IS NULL"))
+            with system_db.transaction() as session:
+                end(session)
+            notices = list(listener.notifies(timeout=0.5, stop_after=1))
+            assert bool(notices) == heard

@@ -1,0 +1,85 @@
+"""PostgreSQL away, restarted, or dropping everybody; a migration and clocks under load: rows 15, 40 and 60."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import text
+
+from registry import ids, queues
+from tests.e2e.crew import eventually
+from tests.faults.calls import call
+from tests.faults.checker import count, settled
+from tests.faults.cluster import Cluster, took
+from tests.faults.load import CANARY
+
+RESUME_S = 30.0
+_DONE = text("SELECT count(*) FROM jobs WHERE id = ANY(:ids) AND finished_at IS NOT NULL")
+_DEAD = text("SELECT count(*) FROM workers WHERE state = 'dead'")
+
+
+def test_row_15_postgres_restarts_under_load_and_the_api_says_so(cluster: Cluster) -> None:
+    url, key = cluster.api(), cluster.world.key("acme")
+    jobs = cluster.load.submit(300)
+    eventually(lambda: count(cluster, _DONE, ids=jobs) > 0)
+    cluster.postgres.stop_immediately()
+    job = {"model": "tickets", "document": CANARY, "custom_id": CANARY}
+    once = {"idempotency-key": "row-15"}
+    away = call(f"{url}/v1/jobs", key, job, **once)
+    assert (away.status, away.headers["content-type"]) == (503, "application/problem+json")
+    assert int(away.headers["retry-after"]) > 0
+    assert call(f"{url}/v1/jobs", key, job, **once).took_s < 1
+    cluster.postgres.start()
+    assert took(lambda: call(f"{url}/v1/jobs", key, job, **once).status == 202, within_s=RESUME_S) < RESUME_S
+    again = call(f"{url}/v1/jobs", key, job, **once)
+    assert again.status == 202
+    cluster.load.expect([ids.from_wire("job", again.json["id"])])
+    settled(cluster)
+
+
+def test_row_15_every_connection_dropped_again_and_again(cluster: Cluster) -> None:
+    jobs = cluster.load.submit(300)
+    with cluster.superuser() as connection:
+        for _ in range(5):
+            done = count(cluster, _DONE, ids=jobs)
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            )
+            eventually(lambda before=done: count(cluster, _DONE, ids=jobs) > before, within_s=RESUME_S)
+    settled(cluster)
+
+
+def test_row_40_clocks_an_hour_wrong_rescue_nobody(cluster: Cluster) -> None:
+    before = count(cluster, _DEAD)
+    wrong = [cluster.altered("clock_ahead", "9"), cluster.altered("clock_behind", "10")]
+    for member in wrong:
+        eventually(lambda m=member: cluster.crew.is_ready(m))
+    jobs = cluster.load.submit(200)
+    settled(cluster)
+    with cluster.db.transaction() as session:
+        workers = session.scalar(text("SELECT count(DISTINCT worker) FROM jobs WHERE id = ANY(:ids)"), {"ids": jobs})
+    assert workers == 3, "all three were to take part"
+    assert count(cluster, _DEAD) == before
+    for member in wrong:
+        member.terminate()
+        assert member.exit_code() == 0
+
+
+def test_row_60_migrations_run_again_under_load_and_foreign_messages_harm_nobody(cluster: Cluster) -> None:
+    jobs = cluster.load.submit(200)
+    gone = ids.to_wire("job", ids.new_id())
+    with cluster.celery.producer_or_acquire() as producer:
+        for task, arguments in (
+            ("lorry.run_job", (gone,)),
+            ("lorry.run_job", (gone, {"version": 2})),
+            ("lorry.run_job", ("not an id",)),
+            ("lorry.task_of_a_later_release", (gone,)),
+        ):
+            cluster.celery.send_task(task, args=arguments, queue=queues.queue("infer.Tiny"), producer=producer)
+    migration = cluster.crew.start("registry.migrations")
+    assert migration.exit_code() == 0
+    settled(cluster)
+    assert count(cluster, _DONE, ids=jobs) == len(jobs)
+    left = [json.loads(message)["headers"]["task"] for message in cluster.redis.lrange("infer.Tiny", 0, -1)]
+    assert left == []

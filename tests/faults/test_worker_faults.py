@@ -1,0 +1,102 @@
+"""Workers that are killed, frozen, told to go, or that meet a poisonous job: rows 1, 3 to 7 and 9 of the plan."""
+
+from __future__ import annotations
+
+import signal
+import time
+import uuid
+
+import pytest
+from sqlalchemy import text
+
+from registry.failpoints import EXIT_CODE
+from tests.e2e.crew import Member, eventually
+from tests.faults.checker import count, settled
+from tests.faults.cluster import Cluster, took
+
+_RUNNING_ON = text("SELECT count(*) FROM jobs WHERE worker = :worker AND state = 'running'")
+_LIVE_ON = text("SELECT count(*) FROM jobs WHERE worker = :worker AND state = 'running' AND started_at IS NOT NULL")
+_FENCED = text("SELECT count(*) FROM jobs WHERE fence > 1 AND id = ANY(:ids)")
+_ROW_STATE = text("SELECT count(*) FROM workers WHERE id = :worker AND state = :state")
+
+
+def busy(cluster: Cluster, member: Member) -> uuid.UUID:
+    """Wait until this worker has jobs in its engine; its row's id."""
+    worker: uuid.UUID = eventually(lambda: cluster.crew.worker_row(member)).get("id")
+    eventually(lambda: count(cluster, _LIVE_ON, worker=worker))
+    return worker
+
+
+def test_row_1_kill_9_with_jobs_in_the_engine(cluster: Cluster) -> None:
+    victim = cluster.victim("1", LORRY_FAKE_STEP_MS="30")
+    jobs = cluster.load.submit(200)
+    worker = busy(cluster, victim)
+    held = count(cluster, _RUNNING_ON, worker=worker)
+    victim.kill()
+    assert took(lambda: not count(cluster, _RUNNING_ON, worker=worker), within_s=8) < 8
+    settled(cluster)
+    assert 0 < count(cluster, _FENCED, ids=jobs) <= held + 8, "only what the victim held may run twice"
+
+
+@pytest.mark.parametrize("failpoint", ["after_settle_commit", "after_claim_commit"], ids=["row_3", "row_4"])
+def test_a_worker_that_dies_right_after_a_commit(cluster: Cluster, failpoint: str) -> None:
+    victim = cluster.victim("2", LORRY_FAILPOINT=failpoint)
+    cluster.load.submit(150)
+    assert victim.exit_code() == EXIT_CODE
+    settled(cluster)
+
+
+def test_row_5_a_message_lost_between_pop_and_unacked_is_sent_again(cluster: Cluster) -> None:
+    victim = cluster.altered("dies_after_pop", "3")
+    eventually(lambda: cluster.crew.worker_row(victim).get("state") == "ready")
+    cluster.load.submit(100)
+    assert victim.exit_code() == EXIT_CODE
+    assert took(lambda: settled(cluster, within_s=15) is None, within_s=15) < 15
+
+
+def test_row_6_a_frozen_worker_wakes_as_a_zombie_and_changes_nothing(cluster: Cluster) -> None:
+    zombie = cluster.victim("4", LORRY_FAKE_STEP_MS="30")
+    cluster.load.submit(200)
+    worker = busy(cluster, zombie)
+    zombie.freeze()
+    settled(cluster)
+    assert count(cluster, _ROW_STATE, worker=worker, state="dead") == 1
+    zombie.thaw()
+    eventually(lambda: cluster.crew.worker_row(zombie)["id"] != worker)
+    cluster.load.submit(40)
+    settled(cluster)
+    zombie.terminate()
+    assert zombie.exit_code() == 0
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]], ids=["once", "twice"])
+def test_row_7_told_to_go_under_load(cluster: Cluster, signals: list[signal.Signals]) -> None:
+    leaver = cluster.victim("5", LORRY_FAKE_STEP_MS="400")
+    cluster.load.submit(150)
+    worker = busy(cluster, leaver)
+    begun = time.monotonic()
+    for number in signals:
+        leaver.process.send_signal(number)
+    code = leaver.exit_code(within_s=30)
+    assert time.monotonic() - begun < 30
+    if len(signals) == 1:
+        assert code == 0
+        assert count(cluster, _ROW_STATE, worker=worker, state="ended") == 1
+        assert count(cluster, _RUNNING_ON, worker=worker) == 0
+    settled(cluster)
+
+
+def test_row_9_a_poisonous_job_fails_alone_after_three_deaths(cluster: Cluster) -> None:
+    cluster.world.base("Brittle")
+    harmless = cluster.load.submit(20, models=["Brittle"])
+    poison = cluster.load.submit(1, models=["Brittle"], document="[[fake:poison]]", ends=["failed"])
+    deaths = 0
+    while cluster.world.state(poison[0]) != "failed":
+        worker = cluster.victim("6", deployment="Brittle", wait=False)
+        eventually(lambda w=worker: w.process.poll() is not None or cluster.world.state(poison[0]) == "failed")
+        deaths += worker.process.poll() is not None
+        assert deaths <= 4
+    settled(cluster)
+    assert cluster.world.row(poison[0])["error_code"] == "worker_lost"
+    assert deaths <= 4
+    assert {cluster.world.state(job) for job in harmless} == {"succeeded"}

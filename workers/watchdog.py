@@ -1,0 +1,129 @@
+"""Noticing that this worker has to leave: asked to, its engine will not start, it takes nothing, it is too large.
+
+It only looks and says so, once; how the process then ends is `leaving`'s.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from celery import Celery
+
+from registry import queues
+from registry.settings import Settings
+from workers import family
+from workers.leaving import ORDERLY, START_ANEW
+
+LOOK_S = 0.5
+MEASURE_S = 5.0
+_GIB = 1024**3
+
+
+class Traffic:
+    """Jobs in the hands of Celery's threads. `changes` grows whenever one is taken or let go."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.in_hand = 0
+        self.changes = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def job(self) -> Iterator[None]:
+        """Count a job for the length of the block."""
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def _count(self, step: int) -> None:
+        with self._lock:
+            self.in_hand += step
+            self.changes += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What a worker shows of itself. `asked`: an operator wants it to leave. `failed`: its engine will not start."""
+
+    traffic: Traffic
+    asked: threading.Event
+    failed: threading.Event
+
+
+class Wedge:
+    """Says when jobs have been waiting for `after_s` at every look, threads were free, and none was taken."""
+
+    def __init__(self, traffic: Traffic, after_s: float) -> None:
+        self._traffic = traffic
+        self._after_s = after_s
+        self._since_s: float | None = None
+        self._changes = -1
+        self._looked_at_s = 0.0
+
+    def is_stuck(self, now_s: float, waiting: int) -> bool:
+        """`waiting`: messages in the queue. A long gap between two looks (a broker that hung) proves nothing."""
+        late = now_s - self._looked_at_s > max(3 * MEASURE_S, self._after_s / 2)
+        self._looked_at_s = now_s
+        moved = self._traffic.changes != self._changes
+        self._changes = self._traffic.changes
+        if late or moved or waiting == 0 or self._traffic.in_hand >= self._traffic.capacity:
+            self._since_s = None
+            return False
+        if self._since_s is None:
+            self._since_s = now_s
+        return now_s - self._since_s >= self._after_s
+
+
+class Watchdog:
+    """One thread. `leave(code, why)` is called at most once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        celery: Celery,
+        deployment: str,
+        signs: Signs,
+        leave: Callable[[int, str], None],
+    ) -> None:
+        self._celery = celery
+        self._deployment = deployment
+        self._signs = signs
+        self._leave = leave
+        self._wedge = Wedge(signs.traffic, settings.wedged_after_s)
+        limit_gib = settings.worker_rss_limit_gib
+        self._limit_bytes = None if limit_gib is None else int(limit_gib * _GIB)
+        self._every_s = min(MEASURE_S, settings.wedged_after_s / 4)
+        self._due_s = 0.0
+        threading.Thread(target=self._run, name="watchdog", daemon=True).start()
+
+    def _run(self) -> None:
+        while (reason := self._reason(time.monotonic())) is None:
+            time.sleep(LOOK_S)
+        self._leave(*reason)
+
+    def _reason(self, now_s: float) -> tuple[int, str] | None:
+        if self._signs.asked.is_set():
+            return ORDERLY, "an operator asked it to drain"
+        if self._signs.failed.is_set():
+            return START_ANEW, "its engine does not start any more"
+        if now_s < self._due_s:
+            return None
+        self._due_s = now_s + self._every_s
+        if self._limit_bytes is not None and family.resident_bytes(os.getpid()) > self._limit_bytes:
+            return START_ANEW, "its memory has grown beyond LORRY_WORKER_RSS_LIMIT_GIB"
+        if self._wedge.is_stuck(now_s, self._waiting()):
+            return START_ANEW, "it takes nothing from a queue that has jobs"
+        return None
+
+    def _waiting(self) -> int:
+        try:
+            return queues.length(self._celery, self._deployment)
+        except queues.AWAY:
+            return 0
