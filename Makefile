@@ -7,7 +7,7 @@ SETUP := $(PYTHON) .ci/setup_env.py $(if $(KIND),--kind $(KIND))
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check bench docs lock
+.PHONY: help setup demo up test check bench faults docs lock
 
 help:  ## List these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | awk -F '\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -33,6 +33,10 @@ check: setup  ## Lint, types, import law, sizes
 
 bench: setup  ## Run the benchmarks; updates docs/benchmarks
 	$(BIN)/python -m benchmarks $(ARGS)
+
+faults: setup  ## Kill everything 200 times under load, half an hour; updates docs/reliability.md
+	$(BIN)/python -m tests.faults.long --json docs/reliability.json $(ARGS)
+	$(BIN)/python -m tests.faults.page
 
 docs: setup  ## Check that the documentation lists every setting, state and error code
 	$(BIN)/python -m pytest tests/docs $(ARGS)

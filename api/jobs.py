@@ -56,16 +56,26 @@ def submit_job(services: Services, caller: KnownCaller, once: Once, wanted: JobC
         resolved = adapters.resolve(session, caller.tenant_id, wanted.model, wanted.base_model)
         prompt_format = services.prompt_format(session, resolved.base_model)
     # Counting the tokens of a long text takes up to a second: no connection waits for it.
+    default, limit = services.settings.default_max_tokens, resolved.max_model_len
+    may_be_long = wanted.on_overflow != "error"
     max_tokens = wanted.max_tokens
-    if max_tokens is None:
-        default = services.settings.default_max_tokens
-        max_tokens = prompt_format.choose_max_tokens(wanted.body, default, resolved.max_model_len)
+    if may_be_long:
+        max_tokens = max_tokens or default
+    elif max_tokens is None:
+        max_tokens = prompt_format.choose_max_tokens(wanted.body, default, limit)
     else:
-        prompt_format.check_fits(wanted.body, max_tokens, resolved.max_model_len)
+        prompt_format.check_fits(wanted.body, max_tokens, limit)
     with once.transaction() as session:
         if wanted.webhook_url is not None:
             endpoints.ensure_inline(session, services.secret_box, caller.tenant_id)
-        job_id = jobs.submit(session, caller.tenant_id, wanted, resolved, max_tokens)
+        job_id = jobs.submit(
+            session,
+            caller.tenant_id,
+            wanted,
+            resolved,
+            max_tokens,
+            may_lower=may_be_long and wanted.max_tokens is None,
+        )
         view = job_view(jobs.get(session, caller.tenant_id, job_id))
         quotas.reserve_jobs(session, caller.tenant_id, 1, services.settings)
         once.keep(session, view, status=202, location=f"/v1/jobs/{view.id}")

@@ -53,17 +53,13 @@ def page(name: str, about: str, result: Mapping[str, Any], charts: Sequence[str]
 
 def index(results: Mapping[str, Mapping[str, Any]]) -> str:
     """The front page: every figure of every benchmark, with its target."""
-    lines = ["# Benchmarks", "Made by `make bench`; each name links to its page.", ""]
     rows = [
         [f"[{name}]({name}.md)", f"`{figure}`", *_judged(figure, value)]
         for name, result in sorted(results.items())
         for figure, value in result["figures"].items()
     ]
-    return (
-        "\n".join([*lines[:1], "", *lines[1:]])
-        + markdown_table(["benchmark", "figure", "value", "target", "met"], rows)
-        + "\n"
-    )
+    table = markdown_table(["benchmark", "figure", "value", "target", "met"], rows)
+    return f"# Benchmarks\n\nMade by `make bench`; each name links to its page.\n\n{table}\n"
 
 
 def figure_table(figures: Mapping[str, float | None]) -> str:

@@ -22,11 +22,19 @@ _DAY = Job.created_at.op("AT TIME ZONE")("UTC")
 _TODAY = text("(now() AT TIME ZONE 'UTC')::date")
 
 
-def submit(session: Session, tenant_id: str, request: JobCreate, resolved: Resolved, max_tokens: int) -> uuid.UUID:
+def submit(
+    session: Session,
+    tenant_id: str,
+    request: JobCreate,
+    resolved: Resolved,
+    max_tokens: int,
+    *,
+    may_lower: bool = False,
+) -> uuid.UUID:
     """Store a checked job; it exists once the caller's transaction commits."""
     adapter = resolved.adapter
     job_id = new_id()
-    body = input_body(request, max_tokens)
+    body = input_body(request, max_tokens, may_lower=may_lower)
     session.execute(insert(JobInput).values(day=_TODAY, job_id=job_id, tenant_id=tenant_id, body=body))
     # The job last: it locks its tenant's counter until the commit.
     session.add(
@@ -57,7 +65,12 @@ def input_body(request: JobCreate, max_tokens: int, *, may_lower: bool = False) 
     }
     if may_lower:
         sampling["may_lower"] = True
-    return {**request.body, "sampling": sampling, "metadata": request.metadata}
+    if request.response_format is not None and (schema := request.response_format.schema_text) is not None:
+        sampling["json_schema"] = schema
+    body = {**request.body, "sampling": sampling, "metadata": request.metadata}
+    if request.on_overflow != "error":
+        body["on_overflow"] = request.on_overflow
+    return body
 
 
 def select_views(tenant_id: str) -> Select[*tuple[Any, ...]]:
@@ -84,12 +97,13 @@ def select_views(tenant_id: str) -> Select[*tuple[Any, ...]]:
             Job.timing,
             Job.waiting_reason,
             Job.crashes,
+            Job.overflow,
             Adapter.version.label("adapter_version"),
             metadata.label("metadata"),
             output.label("text"),
         )
         .outerjoin(Adapter, and_(Adapter.tenant_id == Job.tenant_id, Adapter.adapter_id == Job.adapter_id))
-        .where(Job.tenant_id == tenant_id)
+        .where(Job.tenant_id == tenant_id, Job.parent_id.is_(None))
     )
 
 

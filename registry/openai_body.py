@@ -36,7 +36,6 @@ _NEUTRAL_CHAT: Final[Mapping[str, tuple[Any, ...]]] = {
     "functions": ([],),
     "function_call": ("none", "auto"),
     "modalities": (["text"],),
-    "response_format": ({"type": "text"},),
     "audio": (),
     "prediction": (),
     "reasoning_effort": (),
@@ -57,7 +56,9 @@ _MESSAGE_NEUTRAL: Final = frozenset({"name", "refusal", "tool_calls", "function_
 
 def from_chat(body: dict[str, Any]) -> JobCreate:
     """The job of a `/v1/chat/completions` body. Raises InvalidField or InvalidText, `param` being the field's name."""
-    fields = _fields(body, _NEUTRAL_CHAT, {"messages": _messages, "max_completion_tokens": None})
+    fields = _fields(
+        body, _NEUTRAL_CHAT, {"messages": _messages, "max_completion_tokens": None, "response_format": _format}
+    )
     alias = fields.pop("max_completion_tokens", None)
     if alias is not None and fields.setdefault("max_tokens", alias) != alias:
         raise InvalidField("max_tokens and max_completion_tokens mean the same: give one.", param="max_tokens")
@@ -141,6 +142,10 @@ def _joined(parts: list[Any], at: str) -> str:
             raise InvalidField(f"{at}.content: the text of a part has to be text.", param=at)
         texts.append(part["text"])
     return "\n".join(texts)
+
+
+def _format(value: Any) -> Any:
+    return None if value == {"type": "text"} else value
 
 
 def _prompt(value: Any) -> Any:

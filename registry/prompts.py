@@ -43,6 +43,10 @@ class PromptFormat:
         document = body["document"]
         return [{"role": m["role"], "content": m["content"].replace("{document}", document)} for m in self._template]
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where each token of a text by itself begins and ends, in characters."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).offsets)
+
     def byte_bound(self, body: dict[str, Any]) -> int:
         """More tokens than this the prompt cannot have: each covers at least one byte of the normalized text."""
         text = body["prompt"] if "prompt" in body else self._chat(self.messages(body))

@@ -112,6 +112,12 @@ class Settings(BaseSettings):
     retention_days: int = Field(
         30, ge=8, le=3650, description="Days after which jobs, batches, their texts and uploaded files are deleted."
     )
+    api_key: SecretStr | None = Field(None, description="For a tenant's commands (`lorry submit`): the API key.")
+    base_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^/\s]",
+        description="For a tenant's commands: the server's address; default: this machine, at the API's port.",
+    )
     failpoint: str | None = Field(
         None, description="For tests only: the place in the code where the process kills itself."
     )

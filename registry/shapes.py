@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 from sqlalchemy import Row
 
-from registry import explanations, ids
+from registry import explanations, ids, structured
 from registry.states import status_for_tenant
 
 
@@ -44,6 +44,44 @@ class Message(Strict):
     content: Text
 
 
+class NamedSchema(Strict):
+    """A JSON schema in OpenAI's wrapping. The output always follows it; `strict` is accepted and changes nothing."""
+
+    name: ShortText
+    description: Text | None = None
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+    @field_validator("schema_")
+    @classmethod
+    def _served(cls, schema: dict[str, Any]) -> dict[str, Any]:
+        structured.json_schema_text(schema)
+        return schema
+
+
+class ResponseFormat(Strict):
+    """What the output has to be: any text, any JSON object, or JSON that follows a schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: NamedSchema | None = None
+
+    @model_validator(mode="after")
+    def _schema_where_named(self) -> ResponseFormat:
+        if (self.json_schema is not None) != (self.type == "json_schema"):
+            raise ValueError("json_schema goes with the type json_schema, and with no other")
+        return self
+
+    @property
+    def schema_text(self) -> str | None:
+        """The schema as the engine takes it; None for any text."""
+        if self.json_schema is not None:
+            return structured.json_schema_text(self.json_schema.schema_)
+        return structured.ANY_OBJECT if self.type == "json_object" else None
+
+
+OnOverflow = Literal["error", "truncate", "map_reduce"]
+
+
 class JobCreate(Strict):
     """A job as a tenant submits it: exactly one of `document`, `messages`, `prompt`."""
 
@@ -57,6 +95,8 @@ class JobCreate(Strict):
     top_p: float = Field(1.0, gt=0, le=1, allow_inf_nan=False)
     stop: ShortText | Annotated[tuple[ShortText, ...], Field(max_length=16, strict=False)] = ()
     seed: int | None = Field(None, ge=0, lt=2**63)
+    response_format: ResponseFormat | None = None
+    on_overflow: OnOverflow = "error"
     metadata: dict[ShortText, Annotated[str, Field(max_length=512), AfterValidator(_storable)]] = Field(
         default_factory=dict, max_length=16
     )
@@ -68,6 +108,8 @@ class JobCreate(Strict):
         given = [name for name in ("document", "messages", "prompt") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"give exactly one of document, messages, prompt (got {', '.join(given) or 'none'})")
+        if self.on_overflow != "error" and self.document is None:
+            raise ValueError("on_overflow: only a document can be shortened or divided")
         return self
 
     @property
@@ -124,6 +166,15 @@ class Usage(BaseModel):
     total_tokens: int
 
 
+class Overflow(BaseModel):
+    """What was done to a document that was too long: its middle cut out, or read in `parts`, `levels` times over."""
+
+    strategy: Literal["truncate", "map_reduce"]
+    dropped_tokens: int | None = None
+    parts: int | None = None
+    levels: int | None = None
+
+
 class JobError(BaseModel):
     """Why a job failed."""
 
@@ -155,6 +206,7 @@ class JobView(BaseModel):
     usage: Usage | None
     error: JobError | None
     timing: Timing | None
+    overflow: Overflow | None = None
     waiting_for: str | None = None
 
 
@@ -176,6 +228,7 @@ def job_view(row: Row[Any] | Mapping[str, Any]) -> JobView:
         usage=_usage(get["prompt_tokens"], get["output_tokens"]) if used else None,
         error=_error(get["error_code"], get["error_message"]) if get["error_code"] else None,
         timing=Timing.model_validate(get["timing"]) if get["timing"] else None,
+        overflow=Overflow.model_validate(get["overflow"]) if get["overflow"] else None,
         waiting_for=explanations.waiting_for(get["state"], get["started_at"], get["waiting_reason"], get["crashes"]),
     )
 

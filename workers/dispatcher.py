@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from registry import backlog, failpoints, ids, queues, wake
-from registry.backlog import Pace
+from registry.backlog import Load, Pace
 from registry.db import SYSTEM_ROLE, Database
 from registry.errors import Unavailable
 from registry.logs import configure_logs, get_logger

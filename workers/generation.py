@@ -34,6 +34,8 @@ class Sampling:
     top_p: float = 1.0
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    json_schema: str | None = None
+    """JSON text; the output follows it if it is not cut by `max_tokens`. The fake engine writes what it always does."""
 
 
 @dataclass(frozen=True, slots=True)

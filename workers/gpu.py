@@ -114,6 +114,10 @@ class GpuWorker:
         if claimed is None:
             return
         try:
+            division = self._preparation.division(claimed)
+            if division is not None:
+                self._writer.divide(division).result()
+                return
             job = self._preparation.held_job(claimed)
         except LorryError as error:
             self._writer.settle(outcomes.failed(claimed.job_id, claimed.fence, error)).result()

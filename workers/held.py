@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import ceil
+from typing import Any
 
 from registry.transitions import Claimed
 from workers.generation import AdapterRef, Generation, Swap
@@ -32,6 +33,8 @@ class HeldJob:
     share_mark_s: float = 0.0
     engine_ms: float = 0.0
     """Its part of the time that it was in the engine with others."""
+    overflow: dict[str, Any] | None = None
+    """What was done to its document to make it fit."""
     told: str | None = None
     """The reason for waiting that was last written to its row."""
 

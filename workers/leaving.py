@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from celery.worker import state as celery_state
 
@@ -23,8 +24,8 @@ DRAIN_MARGIN_S = 3.0
 """What handing back may take beyond the grace, as long as the registry answers."""
 LAST_RESORT_S = 15.0
 """Beyond the grace: whatever hangs, the process is gone in time."""
-CELERY_S = 5.0
-"""How long Celery may take to let go of the broker once no task runs; nothing depends on it."""
+CELERY_S = 3.0
+"""How long Celery may take to let go of the broker once all is closed; nothing depends on it."""
 
 _log = get_logger("leaving")
 
@@ -63,7 +64,7 @@ class Leaving:
         self._code = ORDERLY
         self._hurried = self._drained = False
         self._asked, self._go_on = threading.Event(), threading.Event()
-        self._closed, self._consumed = threading.Event(), threading.Event()
+        self._consumed = threading.Event()
         threading.Thread(target=self._run, name="leaving", daemon=True).start()
 
     def is_ready(self, leaver: Leaver) -> None:
@@ -77,12 +78,12 @@ class Leaving:
             _log.warning("this worker leaves", why=why, code=code)
             self._asked.set()
 
-    def finish(self) -> int:
-        """Celery has ended: wait until the rest is closed. The process's status."""
+    def finish(self) -> NoReturn:
+        """Celery has ended: wait for the end of the process."""
         self._consumed.set()
         self.begin(START_ANEW, "Celery's consumer ended by itself")
-        self._closed.wait()
-        return self._code
+        while True:
+            signal.pause()
 
     def ask(self) -> None:
         """From a signal: leave in an orderly way."""
@@ -114,9 +115,11 @@ class Leaving:
         leaver.close()
         closed_s = time.monotonic()
         _log.info("left", drain_s=round(drained_s - begun_s, 2), close_s=round(closed_s - drained_s, 2))
-        self._closed.set()
-        if self._hurried or not self._consumed.wait(CELERY_S):
-            self._exit()
+        if not self._hurried:
+            self._consumed.wait(CELERY_S)
+        # All is written and closed; taking the interpreter and its libraries down in order would only cost seconds.
+        sys.stdout.flush()
+        os._exit(self._code)
 
     def _drain(self, leaver: Leaver) -> None:
         leaver.drain()
@@ -124,6 +127,6 @@ class Leaving:
         self._go_on.set()
 
     def _exit(self) -> None:
-        """Without waiting for any thread; nothing below this process stays behind."""
+        """Without closing anything; nothing below this process stays behind."""
         family.kill_descendants(os.getpid())
         os._exit(self._code)

@@ -75,7 +75,7 @@ def run_gpu_worker(settings: Settings, deployment: str, device: str | None) -> i
         leaving.is_ready(worker)
         Watchdog(settings, celery_app, deployment, worker.signs, leaving.begin)
         consume(settings, name, queue_name(deployment), serves.capacity)
-        return leaving.finish()
+        leaving.finish()
     finally:
         worker.close()
 

@@ -61,12 +61,13 @@ def failed(job_id: Any, fence: int, error: LorryError) -> Outcome:
 def _succeeded(job: HeldJob, result: Generated, stalled_ms: float) -> Outcome:
     held_ms = max(0.0, (job.admitted_at_s - job.held_at_s) * 1000 - job.swap_wait_ms)
     swap = _swap(job, stalled_ms) if job.generation.adapter is not None else None
+    parts = job.claimed.overflow or {}  # what its document's parts took before this run
     timing = {
         "queued_ms": round(job.claimed.queued_ms, 3),
         "held_ms": round(held_ms, 3),
         "swap": swap,
-        "prefill_ms": round(result.prefill_ms, 3),
-        "decode_ms": round(result.decode_ms, 3),
+        "prefill_ms": round(result.prefill_ms + parts.get("prefill_ms", 0.0), 3),
+        "decode_ms": round(result.decode_ms + parts.get("decode_ms", 0.0), 3),
         "running_batch": {"jobs": job.batch_jobs, "adapters": job.batch_adapters},
     }
     accounted_ms = job.claimed.queued_ms + held_ms + job.swap_wait_ms + result.prefill_ms + result.decode_ms
@@ -76,12 +77,13 @@ def _succeeded(job: HeldJob, result: Generated, stalled_ms: float) -> Outcome:
         "succeeded",
         text=result.text,
         finish_reason=result.finish_reason,
-        prompt_tokens=result.prompt_tokens,
-        output_tokens=result.output_tokens,
+        prompt_tokens=result.prompt_tokens + parts.get("prompt_tokens", 0),
+        output_tokens=result.output_tokens + parts.get("output_tokens", 0),
         timing=timing,
         accounted_ms=accounted_ms,
         swap_ms=_swap_share_ms(job),
         engine_ms=job.engine_ms,
+        overflow=job.overflow,
     )
 
 

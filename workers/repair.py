@@ -15,6 +15,7 @@ from registry import adapter_states, backlog, deployments, idempotency, ids, que
 from registry.batches import ends, retention
 from registry.logs import get_logger
 from registry.settings import Settings
+from workers import map_reduce
 from workers.couriers import Couriers
 from workers.leader import Leader
 from workers.rescue import Rescue
@@ -57,6 +58,7 @@ def chores(settings: Settings, celery: Celery, rescue: Rescue) -> list[Chore]:
         Chore(settings.resend_after_s, lost.look),
         Chore(0.1, cancel_lines),
         Chore(0.5, fail_gone),
+        Chore(0.2, map_reduce.advance),
         Chore(1.0, expire),
         Chore(1.0, fold),
         Chore(0.1, EndBatches(settings.retention_days).look),

@@ -22,7 +22,7 @@ from registry import adapter_states, explanations, failpoints, transitions
 from registry.db import Database
 from registry.errors import Unavailable
 from registry.logs import get_logger
-from registry.transitions import Claimed, ClaimedAdapter, Outcome
+from registry.transitions import Claimed, ClaimedAdapter, Division, Outcome
 
 GATHER_S = 0.005
 """How long the first write of a group waits for company."""
@@ -83,6 +83,10 @@ class Writer:
         """Write an ending. False: the job was fenced off. None: the database refuses this outcome."""
         return self._put(_Write("settle", outcome.job_id, outcome))
 
+    def divide(self, division: Division) -> Future[bool | None]:
+        """Return a job to the backlog with its document in parts. False: it was fenced off."""
+        return self._put(_Write("divide", division.job_id, division))
+
     def hand_back(self, job_id: uuid.UUID, fence: int, *, retried: bool) -> Future[bool | None]:
         """Return a job to the backlog. False: it was fenced off."""
         return self._put(_Write("retry" if retried else "back", job_id, (job_id, fence)))
@@ -99,7 +103,7 @@ class Writer:
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
             group, closing = self._gather(first)
-            for kind in ("settle", "quarantine", "blame", "back", "retry", "start", "claim", "explain"):
+            for kind in ("settle", "divide", "quarantine", "blame", "back", "retry", "start", "claim", "explain"):
                 self._write_kind(kind, [write for write in group if write.kind == kind])
             if closing:
                 return
@@ -179,6 +183,8 @@ class Writer:
             return {}
         elif kind == "settle":
             done = transitions.settle(session, payloads)
+        elif kind == "divide":
+            done = {division.job_id for division in payloads if transitions.divide(session, division)}
         else:
             done = transitions.hand_back(session, payloads, retried=kind == "retry")
         fenced = len(writes) - len(done)

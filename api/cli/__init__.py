@@ -29,6 +29,9 @@ class _Commands(LazyGroup):
         "drain": Entry("api.cli.operations", "Let one GPU worker finish and exit.", "drain"),
         "verify-store": Entry("api.cli.operations", "Compare adapter files with their digests.", "verify_store"),
         "after-restore": Entry("api.cli.operations", "Make a restored database fit to start on.", "after_restore"),
+        "submit": Entry("api.cli.submit", "Send documents as a batch, and take the results.", "submit"),
+        "batches": Entry("api.cli.batches", "Your batches: list, show, cancel, results, rerun."),
+        "webhooks": Entry("api.cli.webhooks", "Your webhook endpoints: list, add, test, rotate, deliveries."),
         "jobs": Entry("api.cli.jobs", "Look at jobs: states, times and timings, never texts."),
     }
 

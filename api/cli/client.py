@@ -1,7 +1,7 @@
 """The API as a tenant's command sees it: over HTTP, with the tenant's key; never the database.
 
-A request that got no answer, or one that says to come again, is repeated. Every POST carries an Idempotency-Key that its
-repetitions share, so that it has its effect once.
+A request that got no answer, or one that says to come again, is repeated. Every POST carries an Idempotency-Key that
+its repetitions share, so that it has its effect once.
 """
 
 from __future__ import annotations

@@ -62,7 +62,8 @@ def items(source: str, reading: Reading) -> Iterator[Item]:
         return
     name = "stdin" if source == "-" else source
     with _binary(source) as binary:
-        text = open_text(binary, name, reading.encoding)
+        # A carriage return alone ends a row of an old table, but never a line of JSON.
+        text = open_text(binary, name, reading.encoding, "\n" if kind == "jsonl" else "")
         reader: Callable[..., Iterator[Item]] = _json_lines if kind == "jsonl" else _rows
         try:
             yield from reader(text, name, kind, reading)

@@ -1,6 +1,6 @@
 """Reading texts that come in some encoding: UTF-8 unless told otherwise; what is not UTF-8 is named, never guessed.
 
-A guess that is wrong would be paid for in GPU time. So a file in CP949 or UTF-16 is refused with the option that reads it.
+A wrong guess would be paid for in GPU time. So a file in CP949 or UTF-16 is refused with the option that reads it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ def codec(encoding: str | None) -> str:
     """The codec's name; a mark at the beginning of UTF-8 is not text. Raises UnusableInput for an unknown one."""
     try:
         name = codecs.lookup(encoding or "utf-8").name
-        b"".decode(name)
+        "a".encode(name)  # not every codec makes bytes of text
     except LookupError:
         raise UnusableInput(f"--encoding: {encoding!r} is not known here; try utf-8, cp949 or utf-16.") from None
     return "utf-8-sig" if name == "utf-8" else name
 
 
-def open_text(binary: io.BufferedReader, name: str, encoding: str | None) -> TextIO:
-    """The text of a stream, its line ends kept. Raises UnusableInput for what is plainly not in this encoding."""
+def open_text(binary: io.BufferedReader, name: str, encoding: str | None, newline: str) -> TextIO:
+    """The text of a stream, line ends kept as `newline` says. Raises UnusableInput for what is plainly not in it."""
     chosen = codec(encoding)
     if chosen == "utf-8-sig":
         _refuse_wide(binary.peek(_HEAD)[:_HEAD], name)
-    return io.TextIOWrapper(binary, chosen, newline="\n")
+    return io.TextIOWrapper(binary, chosen, newline=newline)
 
 
 def read_text(file: Path, encoding: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 
+from api.cli.exits import CommandError, Refused
 from registry.errors import AdapterRejected, LorryError
 
 
@@ -11,6 +12,10 @@ def one_line(problem: Exception) -> str | None:
     """The line for an error that an operator can mend; None for a bug, which should look like one."""
     if isinstance(problem, AdapterRejected):
         return f"{problem.message} {problem.repair} [{problem.code}: {problem.reason}]"
+    if isinstance(problem, Refused):
+        return f"{problem.message} [{problem.server_code}]"
+    if isinstance(problem, CommandError):
+        return problem.message
     if isinstance(problem, LorryError):
         return f"{problem.message} [{problem.code}]"
     if isinstance(problem, OSError) and problem.errno != errno.EPIPE and problem.filename:

@@ -1,4 +1,7 @@
-"""`lorry jobs`: the operator's view of jobs. Ids, states, times and timings; never a tenant's text or custom id."""
+"""`lorry jobs`: the operator's view of jobs. Ids, states, times and timings; never a tenant's text or custom id.
+
+`show` is a tenant's command too: who has a key set asks the API for their own job, and gets what the API gives.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ import typer
 from sqlalchemy import select
 
 from api.cli import output
+from api.cli.client import tenant_api
 from api.cli.connection import registry_session
 from registry import explanations, ids, tenants
 from registry.errors import NotFound
 from registry.models import Job
+from registry.settings import get_settings
 from registry.states import State
 
 app = typer.Typer(
@@ -60,7 +65,12 @@ def show(
     job_id: Annotated[str, typer.Argument(metavar="ID", help="job_... as the API and Flower show it.")],
     as_json: output.AsJson = False,
 ) -> None:
-    """Show one job with its timing."""
+    """Show one job with its timing. With LORRY_API_KEY set it is your own job, over HTTP, with its output; without, the
+    operator's view."""
+    if get_settings().api_key is not None:
+        with tenant_api() as api:
+            output.record(api.get(f"jobs/{job_id}"), as_json=as_json)
+        return
     with registry_session() as session:
         job = session.get(Job, ids.from_wire("job", job_id))
     if job is None:

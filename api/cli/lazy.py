@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from api.cli import failures
+from api.cli import exits, failures
 from registry.errors import LorryError
 
 
@@ -47,7 +47,7 @@ class LazyCommand(TyperCommand):
 
 
 class LazyGroup(TyperGroup):
-    """A group over a table of entries. Prints expected errors as one line and exits with 1."""
+    """A group over a table of entries. Prints expected errors as one line and exits with their status, mostly 1."""
 
     entries: ClassVar[dict[str, Entry]] = {}
 
@@ -65,4 +65,4 @@ class LazyGroup(TyperGroup):
             if line is None:
                 raise
             typer.secho(f"lorry: {line}", err=True, fg="red")
-            raise typer.Exit(1) from problem
+            raise typer.Exit(exits.status_of(problem)) from problem

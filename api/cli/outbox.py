@@ -6,11 +6,14 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import IO, Final
 
 from api.cli.documents import Item
 from api.cli.exits import UnusableInput
+from registry.batches.lines import MAX_LINE_BYTES
+from registry.ndjson import LineSplitter
 
 _NAMED: Final = 10
 
@@ -19,8 +22,8 @@ class Outbox:
     """A context manager; its file is gone afterwards. Memory: a digest and a place for each id."""
 
     def __init__(self) -> None:
-        # Not the text itself: the file has no name that anybody else could open.
-        self.file: IO[bytes] = tempfile.TemporaryFile()
+        # It has no name under which anybody else could open it.
+        self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self.count = 0
         self.doubles: list[str] = []
         """The first few ids that came twice, in words."""
@@ -32,7 +35,9 @@ class Outbox:
         for item in lines:
             self.count += item.begins
             if self.count > at_most:
-                raise UnusableInput(f"There are more than {at_most} documents, the most that a batch takes: split them.")
+                raise UnusableInput(
+                    f"There are more than {at_most} documents, the most that a batch takes: split them."
+                )
             if item.custom_id is not None:
                 self._note(item.custom_id, item.place)
             self.file.write(item.raw)
@@ -48,16 +53,14 @@ class Outbox:
     def ids_of(self, numbers: Collection[int]) -> dict[int, str]:
         """The custom ids of these lines, as far as they can be read."""
         found: dict[int, str] = {}
-        last = max(numbers, default=0)
+        splitter = LineSplitter(MAX_LINE_BYTES)
         self.file.seek(0)
-        for number, raw in enumerate(self.file, 1):
-            if number > last:
-                break
-            if number in numbers:
-                try:
-                    found[number] = str(json.loads(raw)["custom_id"])
-                except (ValueError, KeyError, TypeError, RecursionError):
-                    continue
+        while len(found) < len(numbers) and (block := self.file.read(MAX_LINE_BYTES)):
+            for line in splitter.feed(block):
+                if line.number in numbers and line.raw is not None:
+                    # The line may be listed for being no JSON at all.
+                    with suppress(ValueError, KeyError, TypeError, RecursionError):
+                        found[line.number] = str(json.loads(line.raw)["custom_id"])
         return found
 
     def _note(self, custom_id: str, place: str) -> None:
@@ -71,7 +74,5 @@ class Outbox:
     def __enter__(self) -> Outbox:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.file.close()

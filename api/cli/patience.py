@@ -29,8 +29,7 @@ class Patience:
         self._pause_s = _FIRST_PAUSE_S
 
     def wait(self, problem: CommandError) -> None:
-        """Sleep before the next attempt, at least as long as the server asked for. Raises the problem when it is over.
-        """
+        """Sleep before the next attempt, at least as long as the server asked for. Raises `problem` in the end."""
         now_s = time.monotonic()
         pause_s = max(self._pause_s, float(problem.retry_after_s or 0))
         if self._since_s is None:

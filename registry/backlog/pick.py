@@ -27,12 +27,12 @@ UNKNOWN_TOKENS = 256
 _LANES = text("""
 WITH RECURSIVE pair AS (
     (SELECT tenant_id, adapter_key FROM jobs WHERE deployment = :deployment AND state = 'queued'
-     ORDER BY tenant_id, adapter_key LIMIT 1)
+     AND NOT waits_for_parts ORDER BY tenant_id, adapter_key LIMIT 1)
     UNION ALL
     SELECT following.tenant_id, following.adapter_key
     FROM pair CROSS JOIN LATERAL (
         SELECT j.tenant_id, j.adapter_key FROM jobs j
-        WHERE j.deployment = :deployment AND j.state = 'queued'
+        WHERE j.deployment = :deployment AND j.state = 'queued' AND NOT j.waits_for_parts
           AND (j.tenant_id, j.adapter_key) > (pair.tenant_id, pair.adapter_key)
         ORDER BY j.tenant_id, j.adapter_key LIMIT 1) AS following
 )
@@ -42,7 +42,7 @@ FROM pair CROSS JOIN LATERAL (
     SELECT count(*) AS depth, min(priority) AS priority, min(seq) AS seq,
            extract(epoch FROM clock_timestamp() - min(created_at))::float8 AS waited_s
     FROM (SELECT j.priority, j.seq, j.created_at FROM jobs j
-          WHERE j.deployment = :deployment AND j.state = 'queued'
+          WHERE j.deployment = :deployment AND j.state = 'queued' AND NOT j.waits_for_parts
             AND j.tenant_id = pair.tenant_id AND j.adapter_key = pair.adapter_key
           ORDER BY j.priority, j.seq LIMIT (SELECT greatest(:run, :wanted / count(*)) FROM pair)) AS oldest) AS heads
 LEFT JOIN job_lengths lengths ON lengths.deployment = :deployment AND lengths.tenant_id = pair.tenant_id
@@ -61,7 +61,7 @@ _DUE = text("""
 SELECT id AS job, tenant_id AS tenant, adapter_key AS adapter, seq,
        extract(epoch FROM deadline - clock_timestamp())::float8 AS left_s
 FROM jobs WHERE deployment = :deployment AND state = 'queued' AND deadline IS NOT NULL
-  AND tenant_id NOT IN (SELECT id FROM tenants WHERE paused_at IS NOT NULL)
+  AND NOT waits_for_parts AND tenant_id NOT IN (SELECT id FROM tenants WHERE paused_at IS NOT NULL)
   AND adapter_key NOT IN (SELECT adapter_id FROM tenant_adapters WHERE paused_at IS NOT NULL)
 ORDER BY deadline, seq LIMIT :wanted
 """)
@@ -83,7 +83,8 @@ WITH wanted AS (
 ), regular AS (
     SELECT head.id, wanted.place, head.seq FROM wanted CROSS JOIN LATERAL (
         SELECT j.id, j.priority, j.seq FROM jobs j
-        WHERE j.deployment = :deployment AND j.state = 'queued' AND j.tenant_id = wanted.tenant
+        WHERE j.deployment = :deployment AND j.state = 'queued' AND NOT j.waits_for_parts
+          AND j.tenant_id = wanted.tenant
           AND j.adapter_key = wanted.adapter AND j.id <> ALL(:urgent)
         ORDER BY j.priority, j.seq LIMIT wanted.jobs FOR UPDATE OF j SKIP LOCKED) AS head
 ), placed AS (

@@ -105,6 +105,11 @@ def _count(submission: Submission) -> _Count:
         try:
             prompt_tokens = len(submission.format_of(resolved.base_model).token_ids(body))
             max_tokens = wanted["max_tokens"]
+            if body.get("on_overflow") == "truncate":
+                prompt_tokens = max(1, min(prompt_tokens, resolved.max_model_len - max_tokens))
+            elif body.get("on_overflow") == "map_reduce":
+                count.add(prompt_tokens, max_tokens)
+                continue
             if wanted.get("may_lower"):
                 max_tokens = lowered(prompt_tokens, max_tokens, resolved.max_model_len)
             check_counts(prompt_tokens, max_tokens, resolved.max_model_len)

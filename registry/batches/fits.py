@@ -31,6 +31,8 @@ class Fits:
                 f"max_tokens is {max_tokens} and leaves no room for a prompt in the model's {limit} tokens of context.",
                 param="max_tokens",
             )
+        if request.on_overflow != "error":
+            return
         chars = _chars(request)
         if _CHARS_PER_TOKEN * limit < chars <= self._left:
             self._left -= chars

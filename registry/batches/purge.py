@@ -25,10 +25,10 @@ def purge_job(session: Session, tenant_id: str, job_id: uuid.UUID) -> None:
     Raises NotFound, NotEnded.
     """
     mine = (Job.tenant_id == tenant_id, Job.id == job_id)
-    job = session.execute(select(Job.finished_at, Job.batch_id).where(*mine)).one_or_none()
+    job = session.execute(select(Job.finished_at, Job.batch_id, Job.waits_for_parts).where(*mine)).one_or_none()
     if job is None:
         raise NotFound("No such job: check the id.")
-    if job.finished_at is None:
+    if job.finished_at is None or job.waits_for_parts:  # its parts are stopped within a second
         raise NotEnded("The job has not ended; cancel it first, then delete it.")
     _purge_texts(session, tenant_id, _OF_JOB, job_id)
     if job.batch_id is None:

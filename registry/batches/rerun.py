@@ -32,7 +32,7 @@ _COPY = text(f"""
 WITH line AS MATERIALIZED (
     SELECT uuidv7() AS id, j.tenant_id, j.deployment, j.adapter_id, j.model, j.priority, j.line_no, j.custom_id,
            a.state <> 'ready' AS is_gone,
-           (SELECT i.body FROM job_inputs i WHERE i.day = {_DAY} AND i.job_id = j.id) AS body
+           (SELECT i.body - 'reduced' FROM job_inputs i WHERE i.day = {_DAY} AND i.job_id = j.id) AS body
     {_LEFT}
 ), put AS (
     INSERT INTO jobs (id, tenant_id, deployment, adapter_id, model, priority, deadline, batch_id, line_no, custom_id)

@@ -40,6 +40,8 @@ class Job(Base):
         CheckConstraint(f"(finished_at IS NOT NULL) = (state IN ({_TERMINAL}))", name="finished"),
         CheckConstraint("(error_code IS NOT NULL) = (state = 'failed')", name="failed_has_code"),
         CheckConstraint("(batch_id IS NULL) = (line_no IS NULL)", name="line_of_batch"),
+        CheckConstraint("(parent_id IS NULL) = (part_no IS NULL)", name="part_of_parent"),
+        CheckConstraint("NOT waits_for_parts OR state NOT IN ('dispatched', 'running')", name="waits_in_the_backlog"),
         CheckConstraint("fence >= 0 AND crashes >= 0 AND attempts >= 0", name="counters"),
         CheckConstraint(
             "char_length(waiting_reason) <= 200 AND char_length(admit_reason) <= 200", name="reasons_short"
@@ -56,6 +58,8 @@ class Job(Base):
             postgresql_where=text("state = 'queued' AND deadline IS NOT NULL"),
         ),
         Index("uq_jobs_batch_line", "batch_id", "line_no", unique=True, postgresql_where=text("batch_id IS NOT NULL")),
+        Index("ix_jobs_parts", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
+        Index("ix_jobs_waits_for_parts", "id", postgresql_where=text("waits_for_parts")),
         Index("ix_jobs_tenant_seq", "tenant_id", "seq"),
         Index(
             "ix_jobs_batch_finished",
@@ -104,6 +108,13 @@ class Job(Base):
     admit_reason: Mapped[str | None]
     notify: Mapped[bool] = mapped_column(server_default=text("false"))
     webhook_url: Mapped[str | None]
+    parent_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    """The job of whose document this is a part; its tenant does not see it."""
+    part_no: Mapped[int | None]
+    waits_for_parts: Mapped[bool] = mapped_column(server_default=text("false"))
+    """Queued, but not to be picked: its parts are being worked on."""
+    overflow: Mapped[dict[str, Any] | None]
+    """What was done to a document that was too long."""
 
 
 class JobInput(Base):

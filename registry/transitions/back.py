@@ -13,18 +13,18 @@ from registry.transitions.tallied import tallied
 MAX_CRASHES = 3
 """A job that was in the engine at this many worker deaths, the last one alone, fails as `worker_lost`."""
 
-_WAIT_AGAIN = "state = 'queued', worker = NULL, claimed_at = NULL, started_at = NULL, dispatched_at = NULL, turn = NULL"
+WAIT_AGAIN = "state = 'queued', worker = NULL, claimed_at = NULL, started_at = NULL, dispatched_at = NULL, turn = NULL"
 
 # Only this module's constants enter the statements' text; a caller's values are bound parameters.
 _HAND_BACK = text(f"""
-UPDATE jobs SET {_WAIT_AGAIN}, attempts = attempts + :attempts
+UPDATE jobs SET {WAIT_AGAIN}, attempts = attempts + :attempts
 FROM unnest(cast(:ids AS uuid[]), cast(:fences AS integer[])) AS mine (id, fence)
 WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND jobs.state IN ('running')
 RETURNING jobs.id
 """)  # noqa: S608
 
 _RESCUE = text(f"""
-UPDATE jobs SET {_WAIT_AGAIN}, crashes = crashes + (started_at IS NOT NULL)::int
+UPDATE jobs SET {WAIT_AGAIN}, crashes = crashes + (started_at IS NOT NULL)::int
 WHERE worker = :worker AND state IN ('running') AND NOT (started_at IS NOT NULL AND crashes + 1 >= :max_crashes)
 RETURNING id
 """)  # noqa: S608
@@ -35,17 +35,17 @@ WITH ended AS (
         error_code = 'worker_lost',
         error_message = 'The worker died each time this job ran, at last with nothing beside it. Change the document.'
     WHERE worker = :worker AND state IN ('running') AND started_at IS NOT NULL AND crashes + 1 >= :max_crashes
-    RETURNING id, tenant_id, adapter_key, batch_id
+    RETURNING id, tenant_id, adapter_key, batch_id, parent_id
 ), counted AS ({tallied("failed")})
 SELECT id FROM ended
 """)  # noqa: S608
 
 _LET_GO = text(f"""
-UPDATE jobs SET {_WAIT_AGAIN} WHERE worker = :worker AND state IN ('running') RETURNING id
+UPDATE jobs SET {WAIT_AGAIN} WHERE worker = :worker AND state IN ('running') RETURNING id
 """)  # noqa: S608
 
 _UNSEND = text(f"""
-UPDATE jobs SET {_WAIT_AGAIN}
+UPDATE jobs SET {WAIT_AGAIN}
 WHERE state IN ('dispatched') AND (cast(:deployment AS text) IS NULL OR deployment = :deployment)
     AND (cast(:tenant AS text) IS NULL OR tenant_id = :tenant)
     AND (cast(:adapters AS integer[]) IS NULL OR adapter_key = ANY(:adapters))
@@ -56,7 +56,7 @@ _MESSAGE_LOST = text(f"""
 WITH lost AS MATERIALIZED (
     SELECT id FROM jobs WHERE id = ANY(:ids) AND state = 'dispatched' FOR UPDATE SKIP LOCKED
 )
-UPDATE jobs SET {_WAIT_AGAIN} FROM lost WHERE jobs.id = lost.id AND jobs.state IN ('dispatched') RETURNING jobs.id
+UPDATE jobs SET {WAIT_AGAIN} FROM lost WHERE jobs.id = lost.id AND jobs.state IN ('dispatched') RETURNING jobs.id
 """)  # noqa: S608
 
 

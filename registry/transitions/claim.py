@@ -19,9 +19,10 @@ WITH alive AS (
         waiting_reason = NULL
     FROM alive
     WHERE jobs.id = ANY(:ids) AND jobs.state = 'dispatched' AND jobs.deployment = :deployment
-    RETURNING jobs.id, fence, tenant_id, adapter_id, adapter_key, turn, crashes, attempts, created_at, claimed_at
+    RETURNING jobs.id, fence, tenant_id, adapter_id, adapter_key, turn, crashes, attempts, created_at, claimed_at,
+        overflow
 )
-SELECT c.id AS job_id, c.fence, c.tenant_id, c.turn, c.crashes, c.attempts, i.body,
+SELECT c.id AS job_id, c.fence, c.tenant_id, c.turn, c.crashes, c.attempts, c.overflow, i.body,
        extract(epoch FROM c.claimed_at - c.created_at) * 1000 AS queued_ms,
        a.adapter_id, a.name, a.version, a.path, a.digest, a.state AS adapter_state, l.output_tokens AS expected_output
 FROM claimed c
@@ -64,6 +65,8 @@ class Claimed:
     queued_ms: float
     body: dict[str, Any] | None
     adapter: ClaimedAdapter | None
+    overflow: dict[str, Any] | None = None
+    """Of a job whose parts are done: what they took together (`registry.transitions.parts`)."""
     expected_output: float | None = None
     """Tokens that this adapter's recent jobs wrote on average; None without history."""
 
@@ -104,5 +107,6 @@ def _claimed(row: Any) -> Claimed:
         queued_ms=float(row["queued_ms"]),
         body=row["body"],
         adapter=adapter,
+        overflow=row["overflow"],
         expected_output=row["expected_output"],
     )

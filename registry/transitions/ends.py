@@ -21,7 +21,7 @@ _CANCEL = text(f"""
 WITH ended AS (
     UPDATE jobs SET state = 'cancelled', finished_at = clock_timestamp()
     WHERE tenant_id = :tenant AND id = :id AND state IN ('queued', 'dispatched', 'running')
-    RETURNING id, tenant_id, adapter_key, batch_id
+    RETURNING id, tenant_id, adapter_key, batch_id, parent_id
 ), counted AS ({tallied("cancelled")})
 SELECT id FROM ended
 """)  # noqa: S608
@@ -34,7 +34,7 @@ WITH line AS MATERIALIZED (
 ), ended AS (
     UPDATE jobs SET state = 'cancelled', finished_at = clock_timestamp() FROM line
     WHERE jobs.id = line.id AND jobs.state IN ('queued', 'dispatched', 'running')
-    RETURNING jobs.id, jobs.tenant_id, jobs.adapter_key, jobs.batch_id, jobs.worker
+    RETURNING jobs.id, jobs.tenant_id, jobs.adapter_key, jobs.batch_id, jobs.parent_id, jobs.worker
 ), counted AS ({tallied("cancelled")})
 SELECT id, worker FROM ended
 """)  # noqa: S608
@@ -47,7 +47,7 @@ WITH due AS MATERIALIZED (
 ), ended AS (
     UPDATE jobs SET state = 'expired', finished_at = clock_timestamp() FROM due
     WHERE jobs.id = due.id AND jobs.state IN ('queued', 'dispatched', 'running')
-    RETURNING jobs.id, jobs.tenant_id, jobs.adapter_key, jobs.batch_id, jobs.worker
+    RETURNING jobs.id, jobs.tenant_id, jobs.adapter_key, jobs.batch_id, jobs.parent_id, jobs.worker
 ), counted AS ({tallied("expired")})
 SELECT id, worker FROM ended
 """)  # noqa: S608
@@ -62,7 +62,7 @@ WITH going AS MATERIALIZED (
     UPDATE jobs SET state = 'failed', finished_at = clock_timestamp(), error_code = 'adapter_unavailable',
         error_message = 'The adapter version was retired or quarantined while the job waited; activate another version.'
     FROM going WHERE jobs.id = going.id AND jobs.state IN ('queued', 'dispatched', 'running')
-    RETURNING jobs.id, jobs.tenant_id, jobs.adapter_key, jobs.batch_id
+    RETURNING jobs.id, jobs.tenant_id, jobs.adapter_key, jobs.batch_id, jobs.parent_id
 ), counted AS ({tallied("failed")})
 SELECT id FROM ended
 """)  # noqa: S608

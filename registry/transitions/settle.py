@@ -23,19 +23,20 @@ WITH outcome AS (
     SELECT * FROM jsonb_to_recordset(cast(:outcomes AS jsonb)) AS o (
         job_id uuid, fence integer, state text, text text, finish_reason text, prompt_tokens integer,
         output_tokens integer, timing jsonb, accounted_ms float8, swap_ms float8, engine_ms float8,
-        error_code text, error_message text)
+        overflow jsonb, error_code text, error_message text)
 ), settled AS (
     UPDATE jobs SET state = o.state, finished_at = clock_timestamp(), finish_reason = o.finish_reason,
         prompt_tokens = o.prompt_tokens, output_tokens = o.output_tokens,
         error_code = o.error_code, error_message = o.error_message,
-        timing = o.timing || jsonb_build_object(
+        overflow = coalesce(o.overflow, jobs.overflow), timing = o.timing || jsonb_build_object(
             'total_ms', round((extract(epoch FROM clock_timestamp() - jobs.created_at) * 1000)::numeric, 3),
             'other_ms', greatest(0, round((extract(epoch FROM clock_timestamp() - jobs.created_at) * 1000
                                            - o.accounted_ms)::numeric, 3)))
     FROM outcome o
     WHERE jobs.id = o.job_id AND jobs.fence = o.fence AND jobs.state IN ('running')
     RETURNING jobs.id, jobs.tenant_id, jobs.deployment, jobs.adapter_key, jobs.batch_id, jobs.created_at,
-        jobs.charged, o.*
+        jobs.charged + coalesce((jobs.overflow ->> 'charged')::int, 0) AS charged,
+        jobs.parent_id IS NOT NULL AS is_part, o.*
 ), kept AS (
     INSERT INTO job_outputs (day, job_id, tenant_id, text)
     SELECT (created_at AT TIME ZONE 'UTC')::date, id, tenant_id, text FROM settled WHERE state = 'succeeded'
@@ -43,9 +44,11 @@ WITH outcome AS (
     INSERT INTO tallies (tenant_id, deployment, day, adapter_key, batch_id, succeeded, failed, prompt_tokens,
                          output_tokens, charged, swap_ms, engine_ms)
     SELECT tenant_id, deployment, (clock_timestamp() AT TIME ZONE 'UTC')::date, adapter_key, batch_id,
-           count(*) FILTER (WHERE state = 'succeeded'), count(*) FILTER (WHERE state = 'failed'),
-           coalesce(sum(prompt_tokens), 0), coalesce(sum(output_tokens), 0),
-           coalesce(sum(charged) FILTER (WHERE state = 'succeeded'), 0), sum(swap_ms), sum(engine_ms)
+           count(*) FILTER (WHERE state = 'succeeded' AND NOT is_part),
+           count(*) FILTER (WHERE state = 'failed' AND NOT is_part),
+           coalesce(sum(prompt_tokens) FILTER (WHERE NOT is_part), 0),
+           coalesce(sum(output_tokens) FILTER (WHERE NOT is_part), 0),
+           coalesce(sum(charged) FILTER (WHERE state = 'succeeded' AND NOT is_part), 0), sum(swap_ms), sum(engine_ms)
     FROM settled GROUP BY tenant_id, deployment, adapter_key, batch_id
 )
 SELECT id FROM settled
@@ -68,6 +71,8 @@ class Outcome:
     """The sum of the parts that `timing` names: the rest is `other_ms`."""
     swap_ms: float = 0.0
     engine_ms: float = 0.0
+    overflow: dict[str, Any] | None = None
+    """What was done to a document that was too long, if this run did it."""
     error_code: str | None = None
     error_message: str | None = None
 

@@ -16,7 +16,7 @@ from tests.relay import Relay
 from tests.tiny_base import make_adapter_dir
 from tests.world import World
 
-LIMIT_BYTES = 16 * 1024
+LIMIT_BYTES = 8 * 1024
 """Larger than what the API logs here, smaller than an adapter."""
 
 
@@ -33,7 +33,7 @@ class Api:
 
     def answers(self) -> bool:
         try:
-            return self.client.get("/healthz").status_code == 200
+            return self.client.get("/livez").status_code == 200
         except httpx2.TransportError:
             return False
 

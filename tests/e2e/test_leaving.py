@@ -13,7 +13,7 @@ from registry import adapter_files, operations
 from registry.db import Database
 from registry.settings import Settings
 from tests.e2e.crew import Crew, eventually
-from tests.e2e.test_worker_life import SLOW, all_once, busy, submit
+from tests.e2e.submitted import SLOW, all_once, busy, submit
 from tests.relay import Relay
 from tests.world import World
 from workers.fake_markers import LOAD_FAILS_KEY

@@ -1,4 +1,4 @@
-"""The one checker that follows every fault: acknowledged is finished, once, by the right adapter, counted, and silent."""
+"""The one checker that follows every fault: acknowledged is finished, once, by the right adapter, counted, silent."""
 
 from __future__ import annotations
 

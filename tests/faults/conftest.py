@@ -16,8 +16,7 @@ class Standing:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        for _ in range(2):
-            cluster.crew.dispatcher()
+        self.dispatchers = [cluster.crew.dispatcher(), cluster.crew.dispatcher()]
         self.survivor: Member = cluster.victim("survivor")
 
     def supervise(self) -> int | None:

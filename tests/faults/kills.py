@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,13 +40,13 @@ class Recovery:
 class Measured:
     """Seconds of each kind of fault, in order."""
 
-    kills: Counter[str] = field(default_factory=Counter)
+    kills: dict[str, int] = field(default_factory=dict)
     worker_recovery_s: list[float] = field(default_factory=list)
     worker_recovery_beside_others_s: list[float] = field(default_factory=list)
     redis_resume_s: list[float] = field(default_factory=list)
     postgres_resume_s: list[float] = field(default_factory=list)
     sigterm_exit_s: list[float] = field(default_factory=list)
-    sigterm_codes: Counter[int] = field(default_factory=Counter)
+    sigterm_codes: list[int] = field(default_factory=list)
     orphans: int = 0
 
 
@@ -69,7 +68,7 @@ class Killer:
             kind = self._dice.choices(list(weights), list(weights.values()))[0]
             if self._strike(kind, timed=timed):
                 count -= 1
-                self.measured.kills[kind] += 1
+                self.measured.kills[kind] = self.measured.kills.get(kind, 0) + 1
                 self._say(f"killed {kind}")
 
     def idle(self, for_s: float) -> None:
@@ -99,7 +98,7 @@ class Killer:
         begun = time.monotonic()
         self.until(lambda: member.process.poll() is not None)
         self.measured.sigterm_exit_s.append(time.monotonic() - begun)
-        self.measured.sigterm_codes[member.exit_code()] += 1
+        self.measured.sigterm_codes.append(member.exit_code())
 
     def until(self, look: Callable[[], Any], within_s: float = GIVE_UP_S) -> float:
         """Let time pass until something is so; how long it took, `within_s` if it never was."""

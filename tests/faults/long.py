@@ -53,9 +53,9 @@ def main(argv: list[str] | None = None) -> int:
         run = Run(Path(folder), seed)
         try:
             taken, raw = run.whole(options.kills, options.sigterms, options.healthy_s)
+            figures.write(options.json, taken, {"seed": seed, **raw})
         finally:
             run.close()
-    figures.write(options.json, taken, {"seed": seed, **raw})
     return 0 if page.kept(taken) else 1
 
 

@@ -1,4 +1,4 @@
-"""The restore drill of docs/operations.md: a dump taken while work is under way, a loss, a new database, work goes on."""
+"""The restore drill of docs/operations.md: a dump taken while work is under way, a loss, a new database."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from celery import Celery
 from sqlalchemy import text
 
 from registry import ids, queues, wake
-from registry.backlog import Load
 from registry.db import Database
 from registry.queues import make_celery
 from registry.settings import Settings
@@ -22,7 +21,8 @@ from tests.relay import Relay
 from tests.workers.planner_rig import until
 from tests.world import World
 from workers import dispatcher
-from workers.dispatcher import MAX_UNCLAIMED, MIN_UNCLAIMED, Dispatcher, wanted
+from workers.dispatcher import Dispatcher
+from workers.flow import MIN_UNCLAIMED
 
 Start = Callable[..., Dispatcher]
 
@@ -58,25 +58,6 @@ def sent(celery: Celery) -> set[uuid.UUID]:
 
 def states(world: World, jobs: list[uuid.UUID]) -> list[str]:
     return sorted({world.state(job) for job in jobs})
-
-
-@pytest.mark.parametrize(
-    ("load", "answer"),
-    [
-        (Load("d", False, 0, 0, 64), 0),
-        (Load("d", True, 0, 0, 0), MIN_UNCLAIMED),
-        (Load("d", True, 5, 0, 0), MIN_UNCLAIMED - 5),
-        (Load("d", True, 0, 0, 64), 64),
-        (Load("d", True, 10, 20, 64), 34),
-        (Load("d", True, 0, 64, 64), MIN_UNCLAIMED),
-        (Load("d", True, MIN_UNCLAIMED, 64, 64), 0),
-        (Load("d", True, 0, 0, 1000), MAX_UNCLAIMED),
-        (Load("d", True, 150, 0, 1000), MAX_UNCLAIMED - 150),
-        (Load("d", True, 500, 0, 1000), 0),
-    ],
-)
-def test_a_queue_gets_what_free_threads_will_take(load: Load, answer: int) -> None:
-    assert wanted(load) == answer
 
 
 def test_without_workers_a_few_messages_wait_and_the_rest_stays_in_the_backlog(

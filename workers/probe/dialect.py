@@ -35,6 +35,8 @@ def engine_arguments(config: EngineConfig) -> dict[str, Any]:
         "disable_log_stats": False,  # per-request timing comes with the statistics
         "enable_log_requests": False,
         "use_tqdm_on_load": False,
+        # What it refuses must fail: the fallbacks of "auto" take schemas that nothing can fit.
+        "structured_outputs_config": {"backend": "xgrammar"},
         "worker_extension_cls": "workers.probe.extension.ProbeExtension",
         **config.extra,
     }
@@ -51,9 +53,9 @@ async def last_output(llm: Any, generation: Generation, request_id: str) -> Any:
     from vllm import SamplingParams
     from vllm.inputs import TokensPrompt
     from vllm.lora.request import LoRARequest
-    from vllm.sampling_params import RequestOutputKind
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
-    sampling, adapter = generation.sampling, generation.adapter
+    sampling, adapter, schema = generation.sampling, generation.adapter, generation.sampling.json_schema
     parameters = SamplingParams(
         max_tokens=sampling.max_tokens,
         temperature=sampling.temperature,
@@ -61,6 +63,7 @@ async def last_output(llm: Any, generation: Generation, request_id: str) -> Any:
         stop=list(sampling.stop),
         seed=sampling.seed,
         output_kind=RequestOutputKind.FINAL_ONLY,
+        structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
     )
     prompt = TokensPrompt(prompt_token_ids=list(generation.prompt_token_ids), cache_salt=generation.cache_salt)
     lora = None if adapter is None else LoRARequest(adapter.name, adapter.int_id, adapter.path)

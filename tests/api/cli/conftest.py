@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from api.cli import app
 from registry.db import Database
 from registry.settings import Settings, get_settings
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command printed, and its exit status."""
-
-    status: int
-    out: str
-    err: str
-
+from tests.api.cli.called import Answer, call
+from tests.api.cli.tenant import Tenant, live_tenant
+from tests.world import World
 
 Lorry = Callable[..., Answer]
 
@@ -51,9 +41,9 @@ def lorry(
     return call
 
 
-def call(*arguments: str | Path) -> Answer:
-    """Run one command. An error that is not shown as one line is a bug and fails the test with its own traceback."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="lorry")
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return Answer(result.exit_code, result.stdout, result.stderr)
+@pytest.fixture
+def tenant(monkeypatch: pytest.MonkeyPatch, settings: Settings, world: World) -> Iterator[Tenant]:
+    """`tenant("batches", "list")`: acme's own commands, over HTTP, with the base `Tiny` registered."""
+    world.base()
+    with live_tenant(monkeypatch, settings, world.key) as made:
+        yield made
