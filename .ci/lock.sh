@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes requirements/{cpu,gpu,api}.txt from pyproject.toml, hash-locked for Python 3.11 to 3.13 (`make lock`).
+# Writes requirements/{cpu,gpu,api,openai2}.txt, hash-locked for Python 3.11 to 3.13 (`make lock`): three from
+# pyproject.toml, and the environment with version 2 of OpenAI's client that tests/conformance makes.
 #
 # Needs uv: on PATH, or named by $UV. A folder of extra wheels can be given in $PIP_FIND_LINKS.
 # cpu.txt leaves out torch (its CPU build is not on PyPI, .ci/setup_env.py installs it in its own step), and
@@ -8,9 +9,13 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+lock() {
+    "${UV:-uv}" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+        --no-annotate --no-header --no-emit-find-links --no-emit-index-url "$@"
+}
+
 compile() {
-    "${UV:-uv}" pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra build \
-        --no-annotate --no-header --no-emit-find-links --no-emit-index-url "$@" pyproject.toml
+    lock --extra build "$@" pyproject.toml
 }
 
 compile --extra cpu --extra demo --extra dev --override requirements/overrides.txt \
@@ -20,4 +25,5 @@ compile --extra cpu --extra demo --extra dev --override requirements/overrides.t
 compile --extra gpu --extra demo --extra dev --override requirements/overrides-gpu.txt \
     --output-file requirements/gpu.txt
 compile --output-file requirements/api.txt
+lock --output-file requirements/openai2.txt requirements/openai2.in
 wc -l requirements/*.txt

@@ -1,10 +1,12 @@
 """`python -m api`: serve the API until SIGTERM."""
 
 from api.server import make_server
+from registry import metrics
 from registry.logs import configure_logs
 from registry.settings import get_settings
 
 if __name__ == "__main__":
     settings = get_settings()
     configure_logs(settings.log_level)
+    metrics.serve(settings, "api")
     make_server(settings).run()

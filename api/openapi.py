@@ -63,7 +63,12 @@ _BY_ROUTE: Final[dict[tuple[str, str], dict[int, str]]] = {
         404: "No such delivery",
         409: "The endpoint is disabled",
     },
-    ("post", "/v1/adapters"): {404: "No such base model", 409: "The name is taken", 422: "The adapter is refused"},
+    ("post", "/v1/adapters"): {
+        404: "No such base model",
+        409: "The name is taken",
+        422: "The adapter is refused",
+        507: "No room to keep it",
+    },
     ("get", "/v1/adapters/{adapter}"): {404: "No such adapter"},
     ("post", "/v1/adapters/{adapter}/activate"): {404: "No such version", 409: "The version cannot be used"},
 }
@@ -72,6 +77,21 @@ _ANY_POST: Final = {
     422: "The Idempotency-Key belongs to another request",
     429: "Too much at a time, or too much",
 }
+_IDEMPOTENCY_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "1 to 255 printable ASCII characters: the request has its effect once within 24 hours.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+}
+_PREFER: Final = {
+    "name": "Prefer",
+    "in": "header",
+    "required": False,
+    "description": "`wait=N`: wait up to N seconds for the job's end.",
+    "schema": {"type": "string", "pattern": "^wait=[0-9]{1,2}$"},
+}
+_WAITING: Final = frozenset({("post", "/v1/jobs"), ("get", "/v1/jobs/{job_id}")})
 _WITH_BODY: Final = {408: "The body came too slowly", 413: "The body is too large", 415: "The body has another type"}
 
 
@@ -118,6 +138,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _describe_errors(method, path, operation)
+            _describe_headers(method, path, operation)
+    created = document["paths"]["/v1/jobs"]["post"]["responses"]
+    created["200"] = created["202"] | {"description": "The job has ended within the preferred wait"}
     return document
 
 
@@ -135,3 +158,10 @@ def _describe_errors(method: str, path: str, operation: dict[str, Any]) -> None:
     for status, description in sorted(statuses.items()):
         content = {"application/problem+json": {"schema": schema}}
         responses[str(status)] = {"description": description, "content": content}
+
+
+def _describe_headers(method: str, path: str, operation: dict[str, Any]) -> None:
+    keyed = [_IDEMPOTENCY_KEY] if method == "post" and "security" in operation else []
+    waiting = [_PREFER] if (method, path) in _WAITING else []
+    if keyed or waiting:
+        operation["parameters"] = [*operation.get("parameters", []), *keyed, *waiting]

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem, understood
+from registry import metrics
 from registry.logs import get_logger
 
 _log = get_logger("api")
@@ -52,14 +53,16 @@ class RequestLog:
             if not status:
                 await problem(understood(error), request_id)(scope, receive, noted)
         finally:
+            route, took_s = getattr(scope.get("route"), "path", None), time.perf_counter() - begun
+            metrics.request(scope["method"], route, status, took_s)
             _log.info(
                 "request",
                 request_id=request_id,
                 method=scope["method"],
-                route=getattr(scope.get("route"), "path", None),
+                route=route,
                 status=status,
                 tenant=state.get("tenant_id"),
-                ms=round((time.perf_counter() - begun) * 1000, 1),
+                ms=round(took_s * 1000, 1),
             )
 
 

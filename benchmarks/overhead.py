@@ -64,8 +64,8 @@ def main(argv: list[str] | None = None) -> None:
     """Both models, one after the other."""
     given = options.parse("overhead", argv)
     models = {
-        "smollm2": (ensure_base(model.cache_dir()), 32 if given.quick else 96),
-        "h512": (model.random_model(), 64 if given.quick else 128),
+        "smollm2": (ensure_base(model.cache_dir()), 16 if given.quick else 48),
+        "h512": (model.random_model(), 32 if given.quick else 96),
     }
     results = {title: race(title, path, jobs, given.pairs) for title, (path, jobs) in models.items()}
     measured = {f"overhead_{title}": median_ratio(rates(runs), "lorry", "script") for title, runs in results.items()}

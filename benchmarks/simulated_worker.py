@@ -126,16 +126,26 @@ class SimulatedWorker:
 
     def _decision(self) -> policy.Decision | None:
         now_s, live = self._at_s, len(self._live)
-        heads = [
-            Head(queue[0].seq, adapter, queue[0].turn, now_s - self._slotless_from_s[adapter])
-            for adapter, queue in self._queues.items()
-        ]
+        heads = self._heads(now_s)
         turns = {head.adapter: head.turn for head in heads}
         crowded = self.held >= self._rules.max_held and live < self._rules.max_live
         self._crowded_from_s = (self._crowded_from_s or now_s) if crowded else None
         crowded_s = now_s - (self._crowded_from_s or now_s)
         views = self.slots.views(now_s, turns)
         return policy.decide(heads, views, live, self._rules, loading=self._loading, crowded_s=crowded_s)
+
+    def _heads(self, now_s: float) -> list[Head]:
+        """Of the adapters in slots, the longest waiting others, and the last one: more cannot change a decision, since
+        no rule looks at more waiting adapters than there are slots, but they would be most of a run's time."""
+        resident = self.slots.resident
+        outside = [adapter for adapter in self._slotless_from_s if adapter not in resident]
+        most = 2 * self._rules.max_loras
+        shown = [*resident.intersection(self._queues), *outside[:most], *outside[most:][-1:]]
+        return [
+            Head(queue[0].seq, adapter, queue[0].turn, now_s - self._slotless_from_s[adapter])
+            for adapter in shown
+            for queue in (self._queues[adapter],)
+        ]
 
     def _admit(self, adapter: int) -> None:
         self.slots.admit(adapter, self._at_s)
@@ -150,7 +160,8 @@ class SimulatedWorker:
     def _swap(self, adapter: int, evict: int | None) -> None:
         if evict is not None:
             self.slots.left(evict)
-            if evict in self._queues:
+            if evict in self._queues:  # it waits anew, behind all others; the dict's order is that of waiting
+                del self._slotless_from_s[evict]
                 self._slotless_from_s[evict] = self._at_s
         self.swaps += 1
         self._loading, self._loaded_s = adapter, self._at_s + self._cost.swap_s

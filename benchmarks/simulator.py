@@ -18,10 +18,12 @@ from registry.backlog import order
 from registry.backlog.order import Account, Lane, Scene
 from registry.backlog.pick import ADAPTERS_PER_SLOT
 from registry.sizing import CostModel
+from workers.flow import MAX_UNCLAIMED
 from workers.policy import Rules
 
-UNCLAIMED = 200
-"""As `workers.dispatcher.MAX_UNCLAIMED`; refilled when half is gone."""
+MIN_UNCLAIMED = 32
+UNCLAIMED_PER_WORKER = 3
+"""About what `workers.flow` keeps ready; refilled when half is gone."""
 TICK_S = 0.03
 BLOCKED_TICK_S = 0.25
 """When a pick found less than it wanted: little changes sooner, and the real dispatcher's looks cost nothing here."""
@@ -63,6 +65,7 @@ class Simulation:
         self._mean_tokens = self._whole / len(jobs)
         self._turn = 0
         self._pause_s = TICK_S
+        self._in_flight = 0
         self._now_s = self._ticked_s = 0.0
         self.result = Result()
 
@@ -85,16 +88,22 @@ class Simulation:
     def _next_tick_s(self) -> float:
         """The dispatcher ticks while it has something to send; else it sleeps until somebody submits."""
         due_s = self._ticked_s + self._pause_s
-        if self._queued and len(self._unclaimed) <= UNCLAIMED // 2:
+        if self._queued and len(self._unclaimed) <= self._target // 2:
             return max(due_s, self._now_s)
         return max(due_s, self._now_s, self._jobs[self._next].arrived_s) if self._next < len(self._jobs) else NEVER_S
+
+    @property
+    def _target(self) -> int:
+        """How many messages may lie unclaimed: what free places take, and a few more."""
+        free = self._rules.max_held * len(self._workers) - self._in_flight
+        return max(MIN_UNCLAIMED, min(MAX_UNCLAIMED, max(free, UNCLAIMED_PER_WORKER * len(self._workers))))
 
     def _tick(self) -> None:
         while self._next < len(self._jobs) and self._jobs[self._next].arrived_s <= self._now_s:
             self._queue(self._jobs[self._next])
             self._next += 1
-        if self._queued and len(self._unclaimed) <= UNCLAIMED // 2:
-            self._pick(UNCLAIMED - len(self._unclaimed))
+        if self._queued and len(self._unclaimed) <= self._target // 2:
+            self._pick(self._target - len(self._unclaimed))
         self._hand_out()
 
     def _hand_out(self) -> None:
@@ -168,11 +177,13 @@ class Simulation:
             self._turn += 1
             job.turn = self._turn
             self._unfinished[adapter] += 1
+            self._in_flight += 1
             self._unclaimed.append(job)
         if not queue:
             del self._queued[adapter]
 
     def _let_go(self, job: Job) -> None:
+        self._in_flight -= 1
         self._unfinished[job.adapter] -= 1
         if not self._unfinished[job.adapter]:
             del self._unfinished[job.adapter]

@@ -25,7 +25,7 @@ from registry.deployments import EngineSettings
 
 SLOTS = 8
 RANKS = (8, 16, 64)
-REQUESTS, TOKENS = 32, 32
+REQUESTS, TOKENS = 32, 24
 ENGINE = EngineSettings(max_model_len=512, max_loras=SLOTS, max_lora_rank=max(RANKS), max_cpu_loras=64)
 BYTES = 2
 """Of a number in a slot: bfloat16."""

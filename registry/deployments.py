@@ -28,9 +28,10 @@ class EngineSettings:
     dtype: str = "bfloat16"
     max_model_len: int = 2048
     max_num_seqs: int = 64
-    max_loras: int = 8
+    max_loras: int | None = 8
+    """None: `auto`, as many as fit when the worker starts."""
     max_lora_rank: int = 16
-    max_cpu_loras: int = 64
+    max_cpu_loras: int | None = 64
     tensor_parallel_size: int = 1
     gpu_memory_utilization: float = 0.9
     device: str = "0"
@@ -41,7 +42,8 @@ class EngineSettings:
             raise InvalidField("dtype is bfloat16, float16 or float32.", param="dtype")
         if self.max_lora_rank not in RANK_CEILINGS:
             raise InvalidField(f"max_lora_rank is one of {', '.join(map(str, RANK_CEILINGS))}.", param="max_lora_rank")
-        if self.max_loras < 1 or self.max_cpu_loras < self.max_loras:
+        slots = 1 if self.max_loras is None else self.max_loras
+        if slots < 1 or (self.max_cpu_loras is not None and self.max_cpu_loras < slots):
             raise InvalidField("max_loras is at least 1 and max_cpu_loras at least max_loras.", param="max_loras")
         if self.max_num_seqs < 1 or self.max_model_len < 16:
             raise InvalidField("max_num_seqs is at least 1 and max_model_len at least 16.", param="max_num_seqs")

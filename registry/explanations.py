@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from registry.states import State
 
 MAX_CHARS = 200
+PARTS = "the parts of its document: it is too long, and they run first."
 
 _KEEP = text("""
 UPDATE jobs SET waiting_reason = mine.reason
@@ -37,8 +38,12 @@ def keep(session: Session, reasons: Sequence[tuple[uuid.UUID, int, str]]) -> set
     return set(session.scalars(_KEEP, values))
 
 
-def waiting_for(state: str, started_at: datetime | None, reason: str | None, crashes: int) -> str | None:
+def waiting_for(
+    state: str, started_at: datetime | None, reason: str | None, crashes: int, *, in_parts: bool = False
+) -> str | None:
     """What an open job waits for; None once it runs or has ended."""
+    if state == State.QUEUED and in_parts:
+        return PARTS
     if state == State.QUEUED:
         alone = " It will run alone: a worker died while it ran." if crashes else ""
         return "its turn: tenants take turns by the tokens they were served." + alone

@@ -98,6 +98,7 @@ def select_views(tenant_id: str) -> Select[*tuple[Any, ...]]:
             Job.waiting_reason,
             Job.crashes,
             Job.overflow,
+            Job.waits_for_parts,
             Adapter.version.label("adapter_version"),
             metadata.label("metadata"),
             output.label("text"),

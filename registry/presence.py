@@ -35,10 +35,19 @@ class Beat:
     residency: dict[str, Any]
 
 
-def register(session: Session, name: str, deployment: str, host: str, pid: int, capacity: int) -> uuid.UUID:
-    """A new incarnation's row."""
+def register(
+    session: Session,
+    name: str,
+    deployment: str,
+    host: str,
+    pid: int,
+    capacity: int,
+    sizing: dict[str, Any] | None = None,
+) -> uuid.UUID:
+    """A new incarnation's row. `sizing`: how its slots were counted, where the deployment says `auto`."""
     worker_id = new_id()
-    session.add(Worker(id=worker_id, name=name, deployment=deployment, host=host, pid=pid, capacity=capacity))
+    row = Worker(id=worker_id, name=name, deployment=deployment, host=host, pid=pid, capacity=capacity, sizing=sizing)
+    session.add(row)
     session.flush()
     return worker_id
 

@@ -118,6 +118,16 @@ class Settings(BaseSettings):
         pattern=r"^https?://[^/\s]",
         description="For a tenant's commands: the server's address; default: this machine, at the API's port.",
     )
+    metrics_host: str = Field("127.0.0.1", description="Address that each process shows its metrics on.")
+    metrics_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="Port of each process's metrics; 0, or when it is taken: a free one; default: no metrics.",
+    )
+    device_memory_gib: float | None = Field(
+        None, gt=0, description="Memory of a worker's device, for `auto` slots; default: what the device says."
+    )
     failpoint: str | None = Field(
         None, description="For tests only: the place in the code where the process kills itself."
     )

@@ -229,7 +229,9 @@ def job_view(row: Row[Any] | Mapping[str, Any]) -> JobView:
         error=_error(get["error_code"], get["error_message"]) if get["error_code"] else None,
         timing=Timing.model_validate(get["timing"]) if get["timing"] else None,
         overflow=Overflow.model_validate(get["overflow"]) if get["overflow"] else None,
-        waiting_for=explanations.waiting_for(get["state"], get["started_at"], get["waiting_reason"], get["crashes"]),
+        waiting_for=explanations.waiting_for(
+            get["state"], get["started_at"], get["waiting_reason"], get["crashes"], in_parts=get["waits_for_parts"]
+        ),
     )
 
 

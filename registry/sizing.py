@@ -90,7 +90,7 @@ class Sizing:
         spare = self.usable_bytes - self.weight_bytes - self.reserve_bytes - self.kv_need_bytes
         found = [
             f"{gib(self.usable_bytes)} usable - {gib(self.weight_bytes)} weights - {gib(self.reserve_bytes)} reserve "
-            f"- {gib(self.kv_need_bytes)} KV cache that the running batch needs = {gib(spare)} for adapters",
+            f"- {gib(self.kv_need_bytes)} for the KV cache at least = {gib(spare)} for adapters",
             f"{gib(max(0, spare))} / {self.slot_bytes / MIB:.1f} MiB a slot = {self.fitting} slots that fit; "
             f"{self.slots} taken",
         ]
@@ -103,10 +103,12 @@ def size(model: ModelShape, wish: Wish) -> Sizing:
     """Slots for a deployment: as many as fit, but not many more than there are adapters."""
     usable = int(wish.memory_bytes * wish.utilization)
     reserve = int(usable * RESERVE_SHARE)
-    context = max(wish.max_model_len, int(wish.max_num_seqs * wish.max_model_len * CONTEXT_FILL))
-    kv_need = wish.kv_bytes if wish.kv_bytes is not None else context * model.kv_bytes_per_token
+    context = int(wish.max_num_seqs * wish.max_model_len * CONTEXT_FILL)
+    left = max(0, usable - model.weight_bytes - reserve)
+    wanted_kv = max(wish.max_model_len * model.kv_bytes_per_token, min(context * model.kv_bytes_per_token, left // 2))
+    kv_need = wish.kv_bytes if wish.kv_bytes is not None else wanted_kv
     slot = max(1, model.adapter_bytes_per_rank * wish.max_lora_rank)
-    fitting = max(0, usable - model.weight_bytes - reserve - kv_need) // slot
+    fitting = max(0, left - kv_need) // slot
     wanted = max(MIN_SLOTS, ceil(wish.adapters * SPARE_SLOTS)) if wish.adapters else MAX_SLOTS
     slots = min(fitting, wanted, MAX_SLOTS)
     return Sizing(

@@ -20,7 +20,7 @@ from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from registry import backlog, failpoints, ids, queues, wake
+from registry import backlog, failpoints, ids, metrics, queues, wake
 from registry.backlog import Load, Pace
 from registry.db import SYSTEM_ROLE, Database
 from registry.errors import Unavailable
@@ -82,7 +82,8 @@ class Dispatcher:
     def _lead(self) -> None:
         with wake.listen(self._settings.resolved_database_url, wake.QUEUED) as listener:
             while not self._stopping.is_set():
-                busy = self.tick()
+                with metrics.TICK_SECONDS.time():
+                    busy = self.tick()
                 if busy:
                     self._stopping.wait(self._settings.tick_ms / 1000)
                     list(listener.notifies(timeout=0))  # else the server keeps them all for us
@@ -97,6 +98,8 @@ class Dispatcher:
         with self._leader.transaction() as session:
             loads = backlog.loads(session, self._settings.lease_s)
             picked = [(load.deployment, self._pick(session, load)) for load in loads]
+        for load in loads:
+            metrics.UNCLAIMED.labels(load.deployment).set(load.dispatched)
         failpoints.reach("after_pick_commit")
         for deployment, job_ids in picked:
             self._unsent[deployment] += (ids.to_wire("job", job_id) for job_id in job_ids)
@@ -142,6 +145,7 @@ def main() -> int:
     stop: Callable[..., None] = lambda *_: dispatcher.stop()  # noqa: E731
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    metrics.serve(settings, "dispatcher")
     dispatcher.run()
     return 0
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
+from registry import metrics
 from registry.errors import AdapterFilesLost, AdapterLoadFailed, EngineDead, GenerationFailed
 from registry.logs import get_logger
 from workers.corruption import Corruption
@@ -127,6 +128,8 @@ class EngineWork:
             self._fail(ref.int_id, GenerationFailed("The adapter could not be brought in."))
             await self._audit()
         else:
+            swap = record.swap
+            metrics.swapped(swap.state, fetch_ms=record.fetch_ms, load_ms=swap.load_ms, activate_ms=swap.activate_ms)
             self._slots.entered(ref.int_id, time.monotonic())
             self._waiting.share(record, ref.int_id, begun_s, time.monotonic())
             if record.swap.residency is not None:

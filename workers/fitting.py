@@ -106,7 +106,7 @@ class Fitting:
         spans = self._format.spans(document)
         while size >= MIN_PART_TOKENS and len(spans) <= size * MAX_PARTS:
             ranges = split(document, spans, size, size // OVERLAP_SHARE)
-            parts = [part for start, end in ranges if (part := document[start:end]).strip()]
+            parts = [part for start, end in ranges if (part := document[start:end]).strip()] or [" "]
             longest = max(len(self._format.token_ids({**body, "document": part})) for part in parts)
             if longest <= room and len(parts) <= MAX_PARTS:
                 return parts

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from registry import base_models, deployments, presence, transitions
+from registry import base_models, deployments, metrics, presence, transitions
 from registry.db import SYSTEM_ROLE, Database
 from registry.errors import EngineStartFailed, LorryError, Unavailable
 from registry.logs import get_logger
@@ -18,6 +19,7 @@ from registry.prompts import PromptFormat
 from registry.settings import Settings
 from registry.store import Store
 from workers import outcomes
+from workers.autosize import Places, places
 from workers.engine_choice import make_engine
 from workers.in_hand import InHand
 from workers.outlook import Outlook
@@ -39,9 +41,10 @@ _log = get_logger("worker")
 _current: GpuWorker | None = None
 
 
-def held_capacity(settings: Settings, max_num_seqs: int, max_loras: int) -> int:
-    """How many jobs a worker holds (design section 8): what the planner can see and choose from."""
-    return settings.held or min(256, max(8 * max_num_seqs, 16 * max_loras))
+def held_capacity(settings: Settings, max_num_seqs: int, max_loras: int | None) -> int:
+    """How many jobs a worker holds (design section 8): what the planner can see and choose from. Without `max_loras`,
+    as if there were one slot."""
+    return settings.held or min(256, max(8 * max_num_seqs, 16 * (max_loras or 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Assignment:
     deployment: Deployment
     base: BaseModel
     capacity: int
+    places: Places
 
 
 def assignment(database: Database, settings: Settings, name: str) -> Assignment:
@@ -58,7 +62,9 @@ def assignment(database: Database, settings: Settings, name: str) -> Assignment:
     with database.transaction() as session:
         deployment = deployments.get(session, name)
         base = base_models.get(session, deployment.base_model)
-    return Assignment(deployment, base, held_capacity(settings, deployment.max_num_seqs, deployment.max_loras))
+        sized = places(session, settings, deployment, base)
+    capacity = held_capacity(settings, deployment.max_num_seqs, sized.max_loras)
+    return Assignment(deployment, base, capacity, sized)
 
 
 class GpuWorker:
@@ -75,6 +81,7 @@ class GpuWorker:
             deployment.name,
             serves.capacity,
             settings.beat_s,
+            serves.places.sums,
         )
         self._writer = Writer(
             self._database,
@@ -82,11 +89,11 @@ class GpuWorker:
             lambda: self.presence.worker_id,
             quarantine_after=settings.quarantine_after_failures,
         )
-        self._engine = make_engine(settings, deployment, base)
+        self._engine = make_engine(settings, deployment, base, serves.places)
         self._preparation = Preparation(PromptFormat(Path(base.path), base.template), deployment.max_model_len)
         rules = Rules(
             max_live=deployment.max_num_seqs,
-            max_loras=deployment.max_loras,
+            max_loras=serves.places.max_loras,
             grouping_max_wait_s=settings.grouping_max_wait_s,
             adapter_max_wait_s=settings.adapter_max_wait_s,
             max_held=serves.capacity,
@@ -102,7 +109,25 @@ class GpuWorker:
     def start(self) -> None:
         """Start the engine, then say `ready`. Raises EngineStartFailed."""
         self._engine.start()
+        self._show()
         self.presence.ready(self._planner.report, self._planner.held_ids, self._planner.abandon, self._in_hand.ids)
+
+    def _show(self) -> None:
+        """What the planner reports, for whoever looks at the metrics."""
+        report = self._planner.report
+
+        def residency(key: str) -> Callable[[], float]:
+            return lambda: float(report().residency[key])
+
+        metrics.watch(
+            {
+                metrics.HELD: lambda: report().held,
+                metrics.LIVE: lambda: report().live,
+                metrics.LIVE_ADAPTERS: residency("live_adapters"),
+                metrics.STEP_TIME_LOADS: residency("step_time_loads"),
+                metrics.RESIDENCY_DIFFERENCES: residency("differences"),
+            }
+        )
 
     def run(self, job_id: uuid.UUID) -> None:
         """Claim a job, run it, and return when its ending is written. Returns at once when it is not to be had."""

@@ -15,6 +15,7 @@ from typing import Any
 from celery import signals
 from celery.worker import state as celery_state
 
+from registry import metrics
 from registry.db import SYSTEM_ROLE, Database
 from registry.errors import LorryError
 from registry.logs import configure_logs, get_logger
@@ -72,6 +73,7 @@ def run_gpu_worker(settings: Settings, deployment: str, device: str | None) -> i
     try:
         worker.start()
         gpu.install(worker)
+        metrics.serve(settings, name)
         leaving.is_ready(worker)
         Watchdog(settings, celery_app, deployment, worker.signs, leaving.begin)
         consume(settings, name, queue_name(deployment), serves.capacity)
@@ -87,6 +89,7 @@ def run_io_worker(settings: Settings) -> int:
     database = Database(settings.resolved_database_url, SYSTEM_ROLE, pool_size=IO_CONNECTIONS)
     sender = webhooks.Sender(database, SecretBox(settings), Egress(TargetRules.of(settings)))
     webhooks.install(sender)
+    metrics.serve(settings, "io worker")
 
     def stop() -> None:
         sender.drain()

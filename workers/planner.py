@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 
+from registry import metrics
 from registry.errors import EngineDead
 from registry.logs import get_logger
 from registry.presence import Beat
@@ -95,6 +96,7 @@ class Planner:
         """What the worker's row says of this planner."""
         residency = {
             "slots": sorted(self._slots.resident),
+            "live_adapters": self._slots.live_adapters,
             "step_time_loads": self._work.step_time_loads,
             "differences": self._work.differences,
         }
@@ -129,6 +131,7 @@ class Planner:
 
     def _do_what_is_due(self) -> None:
         while not self._halted and (decision := self._judge.decide()) is not None:
+            metrics.DECISIONS.labels(type(decision).__name__, decision.reason).inc()
             match decision:
                 case policy.Admit():
                     self._admit(decision)

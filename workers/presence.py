@@ -8,11 +8,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import psycopg
 from sqlalchemy.exc import SQLAlchemyError
 
-from registry import presence, transitions, wake
+from registry import metrics, presence, transitions, wake
 from registry.db import Database
 from registry.errors import Unavailable
 from registry.logs import get_logger
@@ -37,6 +38,7 @@ class Presence:
         deployment: str,
         capacity: int,
         beat_s: float,
+        sizing: dict[str, Any] | None = None,
     ) -> None:
         self._database = database
         self._url = url
@@ -44,6 +46,7 @@ class Presence:
         self._deployment = deployment
         self._capacity = capacity
         self._beat_s = beat_s
+        self._sizing = sizing
         self._state = "starting"
         self._stop = threading.Event()
         self.asked_to_drain = threading.Event()
@@ -91,7 +94,7 @@ class Presence:
         with self._database.transaction() as session:
             presence.supersede(session, self._name, socket.gethostname(), os.getpid())
             return presence.register(
-                session, self._name, self._deployment, socket.gethostname(), os.getpid(), self._capacity
+                session, self._name, self._deployment, socket.gethostname(), os.getpid(), self._capacity, self._sizing
             )
 
     def _run(self) -> None:
@@ -124,6 +127,7 @@ class Presence:
             self._let_go()
             return
         _log.error("this worker was declared dead: it lets all its jobs go and registers anew")
+        metrics.FALSE_RESCUES.inc()
         self._abandon(self._held())
         self.worker_id = self._register()
         self.become(self._state)

@@ -11,7 +11,7 @@ from datetime import timedelta
 from celery import Celery
 from sqlalchemy import text
 
-from registry import adapter_states, backlog, deployments, idempotency, ids, queues, tallies, transitions
+from registry import adapter_states, backlog, deployments, idempotency, ids, metrics, queues, tallies, transitions
 from registry.batches import ends, retention
 from registry.logs import get_logger
 from registry.settings import Settings
@@ -25,6 +25,7 @@ _log = get_logger("repair")
 DAYS_AHEAD = 7
 CHORE_S = 0.25
 """Longest that one chore keeps the dispatcher from its next tick, apart from its last statement."""
+SHOW_S = 15.0
 END_S = 0.05
 """The same for ending batches, which comes ten times a second."""
 
@@ -67,6 +68,7 @@ def chores(settings: Settings, celery: Celery, rescue: Rescue) -> list[Chore]:
         Chore(settings.resend_after_s, couriers.repair),
         Chore(60.0, couriers.forget),
         Chore(30.0, forget_answers),
+        *([Chore(SHOW_S, show_backlog)] if settings.metrics_port is not None else []),
         Chore(3600.0, make_tables),
         Chore(60.0, lambda leader: forget(leader, settings.retention_days)),
     ]
@@ -157,6 +159,13 @@ def forget_answers(leader: Leader) -> None:
     """Delete kept answers that no repeated request gets any more."""
     with leader.transaction() as session:
         idempotency.purge(session)
+
+
+def show_backlog(leader: Leader) -> None:
+    """Count what waits, for the metrics: reads the whole index of it, so seldom."""
+    with leader.transaction() as session:
+        for length in backlog.lengths(session):
+            metrics.BACKLOG.labels(length.deployment).set(length.queued)
 
 
 def make_tables(leader: Leader) -> None:

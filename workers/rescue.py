@@ -7,7 +7,7 @@ import uuid
 
 from sqlalchemy import text
 
-from registry import presence, transitions
+from registry import metrics, presence, transitions
 from registry.errors import Unavailable
 from registry.logs import get_logger
 from workers.leader import Leader
@@ -61,4 +61,5 @@ def _take_back(leader: Leader, worker_id: uuid.UUID, lease_s: float) -> None:
     with leader.transaction() as session:
         if presence.declare_dead(session, worker_id, lease_s):
             queued, given_up = transitions.rescue(session, worker_id)
+            metrics.RESCUES.inc()
             _log.warning("a worker is dead", worker=str(worker_id), rescued=len(queued), given_up=len(given_up))

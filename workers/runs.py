@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection
 
+from registry import metrics
 from registry.errors import EngineError, GenerationFailed, LorryError
 from registry.logs import get_logger
 from workers.corruption import Corruption
@@ -72,6 +73,8 @@ class Runs:
 
     def begin(self, job: HeldJob, reason: str) -> None:
         """Give a job to the engine."""
+        in_hand_ms = (job.admitted_at_s - job.held_at_s) * 1000
+        metrics.waited(queued_ms=job.claimed.queued_ms, held_ms=in_hand_ms - job.swap_wait_ms, swap_ms=job.swap_wait_ms)
         self._tokens += job.tokens
         self._entering_tokens += job.prompt_tokens
         job.share_mark_s = self._shares.enter(time.monotonic())

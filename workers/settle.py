@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from registry import adapter_states, explanations, failpoints, transitions
+from registry import adapter_states, explanations, failpoints, metrics, transitions
 from registry.db import Database
 from registry.errors import Unavailable
 from registry.logs import get_logger
@@ -188,6 +188,10 @@ class Writer:
         else:
             done = transitions.hand_back(session, payloads, retried=kind == "retry")
         fenced = len(writes) - len(done)
+        if kind == "settle":
+            for outcome in payloads:
+                metrics.JOBS.labels(outcome.state).inc(outcome.job_id in done)
         if fenced:
+            metrics.FENCED_WRITES.labels(kind).inc(fenced)
             _log.info("writes of jobs that are no longer ours were refused", kind=kind, jobs=fenced)
         return {write.job_id: write.job_id in done for write in writes}

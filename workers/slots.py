@@ -39,7 +39,7 @@ class Slots:
     @property
     def live_adapters(self) -> int:
         """Distinct adapters with live jobs."""
-        return sum(slot.live > 0 for slot in self._slots.values())
+        return sum(slot.live > 0 for slot in list(self._slots.values()))  # other threads ask too
 
     @property
     def resident(self) -> frozenset[int]:

@@ -15,7 +15,7 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from registry import failpoints
+from registry import failpoints, metrics
 from registry.db import Database
 from registry.errors import ConfigurationError, Unavailable
 from registry.logs import get_logger
@@ -89,6 +89,7 @@ class Sender:
             error=answer.reason,
             ms=round(answer.latency_ms, 1),
         )
+        metrics.DELIVERIES.labels(decided.state).inc()
         for wait_s in (*RETRY_S, None):
             try:
                 with self._database.transaction() as session:

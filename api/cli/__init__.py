@@ -23,6 +23,7 @@ class _Commands(LazyGroup):
         "keys": Entry("api.cli.keys", "Make, list and revoke API keys."),
         "bases": Entry("api.cli.bases", "Register and list base models."),
         "deployments": Entry("api.cli.deployments", "Add and list rank classes of a base."),
+        "plan": Entry("api.cli.plan", "Show how many adapters and jobs a device carries.", "plan"),
         "adapters": Entry("api.cli.adapters", "Check, push, list and activate adapters."),
         "pause": Entry("api.cli.operations", "Pick no jobs of a deployment, tenant or adapter any more.", "pause"),
         "resume": Entry("api.cli.operations", "Pick its jobs again.", "resume"),

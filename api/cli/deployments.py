@@ -23,9 +23,9 @@ def add(
     dtype: engine.Dtype = "bfloat16",
     max_model_len: engine.MaxModelLen = engine.DEFAULT.max_model_len,
     max_num_seqs: engine.MaxNumSeqs = engine.DEFAULT.max_num_seqs,
-    max_loras: engine.MaxLoras = engine.DEFAULT.max_loras,
+    max_loras: engine.MaxLoras = str(engine.DEFAULT.max_loras),
     max_lora_rank: engine.MaxLoraRank = engine.DEFAULT.max_lora_rank,
-    max_cpu_loras: engine.MaxCpuLoras = engine.DEFAULT.max_cpu_loras,
+    max_cpu_loras: engine.MaxCpuLoras = str(engine.DEFAULT.max_cpu_loras),
     tensor_parallel_size: engine.TensorParallelSize = engine.DEFAULT.tensor_parallel_size,
     gpu_memory_utilization: engine.GpuMemoryUtilization = engine.DEFAULT.gpu_memory_utilization,
     device: engine.Device = engine.DEFAULT.device,
@@ -35,9 +35,9 @@ def add(
         dtype=dtype,
         max_model_len=max_model_len,
         max_num_seqs=max_num_seqs,
-        max_loras=max_loras,
+        max_loras=engine.number_or_auto(max_loras),
         max_lora_rank=max_lora_rank,
-        max_cpu_loras=max_cpu_loras,
+        max_cpu_loras=engine.number_or_auto(max_cpu_loras),
         tensor_parallel_size=tensor_parallel_size,
         gpu_memory_utilization=gpu_memory_utilization,
         device=device,
@@ -59,6 +59,8 @@ def list_(as_json: output.AsJson = False) -> None:
             "default": row.is_default,
             "device": row.device,
             **{field: getattr(row, field) for field in EngineSettings.__slots__ if field != "device"},
+            "max_loras": "auto" if row.max_loras is None else row.max_loras,
+            "max_cpu_loras": "auto" if row.max_cpu_loras is None else row.max_cpu_loras,
         }
         for row in found
     ]

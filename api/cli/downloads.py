@@ -173,7 +173,7 @@ def _kept(target: Path, batch_id: str | None) -> dict[str, Any]:
         owner = str(kept.pop("batch"))
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise UnusableInput(f"{note} is not a note of `lorry`: remove it.") from None
     if owner != batch_id:
         raise UnusableInput(f"{part} has results of {owner}: go on with --batch {owner}, or remove {note} first.")

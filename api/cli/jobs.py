@@ -89,7 +89,9 @@ def explain(
         job = session.get(Job, ids.from_wire("job", job_id))
         if job is None:
             raise NotFound("No such job: check the id.")
-        waits = explanations.waiting_for(job.state, job.started_at, job.waiting_reason, job.crashes)
+        waits = explanations.waiting_for(
+            job.state, job.started_at, job.waiting_reason, job.crashes, in_parts=job.waits_for_parts
+        )
         workers = explanations.at_deployment(session, job.deployment) if waits else None
     output.record(
         {

@@ -12,7 +12,7 @@ from api.cli import checks, output
 from api.cli.checks import Finding
 from api.cli.connection import registry_session
 from api.cli.runstate import RunState
-from registry import backlog, operations, presence
+from registry import backlog, metrics, operations, presence
 from registry.models import Adapter
 from registry.settings import get_settings
 
@@ -27,9 +27,14 @@ def status(as_json: output.AsJson = False) -> None:
     if as_json:
         servers = {finding.name: {"ok": finding.ok, "detail": finding.detail} for finding in found}
         registry = {"deployments": deployments, "workers": workers, "paused": paused}
-        output.print_json({"servers": servers, **registry, "stack": stack or None})
+        shown_at = metrics.addresses(settings)
+        output.print_json({"servers": servers, **registry, "stack": stack or None, "metrics": shown_at})
     else:
         _print(found, deployments, workers, paused, stack)
+        shown = [{"process": name, "address": at} for name, at in metrics.addresses(settings).items()]
+        if shown:
+            typer.echo("\nMetrics")
+            output.print_table(shown)
     if not well:
         raise typer.Exit(1)
 

@@ -67,7 +67,7 @@ ORDER BY deadline, seq LIMIT :wanted
 """)
 
 _PLACES = text("""
-SELECT d.max_loras, count(w.id) AS workers,
+SELECT coalesce(d.max_loras, max((w.sizing ->> 'max_loras')::integer), 1) AS max_loras, count(w.id) AS workers,
        coalesce(jsonb_agg(w.residency -> 'slots') FILTER (WHERE w.residency ? 'slots'), '[]') AS slots
 FROM deployments d LEFT JOIN workers w ON w.deployment = d.name AND w.state = 'ready'
 WHERE d.name = :deployment GROUP BY d.max_loras

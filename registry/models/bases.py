@@ -36,7 +36,7 @@ class BaseAlias(Base):
 
 
 class Deployment(Base):
-    """A base served with one set of engine settings. Its queue is `infer.<name>`."""
+    """A base served with one set of engine settings. Its queue is `infer.<name>`. No number of adapters is `auto`."""
 
     __tablename__ = "deployments"
     __table_args__ = (
@@ -55,9 +55,9 @@ class Deployment(Base):
     dtype: Mapped[str] = mapped_column(server_default="bfloat16")
     max_model_len: Mapped[int]
     max_num_seqs: Mapped[int]
-    max_loras: Mapped[int]
+    max_loras: Mapped[int | None]
     max_lora_rank: Mapped[int]
-    max_cpu_loras: Mapped[int]
+    max_cpu_loras: Mapped[int | None]
     tensor_parallel_size: Mapped[int] = mapped_column(server_default="1")
     gpu_memory_utilization: Mapped[float] = mapped_column(server_default="0.9")
     created_at: Mapped[Created]

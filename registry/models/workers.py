@@ -33,6 +33,7 @@ class Worker(Base):
     residency: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     started_at: Mapped[Created]
     beat_at: Mapped[datetime] = mapped_column(server_default=text("now()"))
+    sizing: Mapped[dict[str, Any] | None]
     drain_requested_at: Mapped[datetime | None]
 
 

@@ -63,7 +63,7 @@ WITH ready AS MATERIALIZED (
            sum((c.timing ->> 'decode_ms')::float8) AS decode_ms
     FROM ready JOIN jobs c ON c.parent_id = ready.id GROUP BY c.parent_id
 ), told AS (
-    UPDATE job_inputs i SET body = i.body || jsonb_build_object('reduced', document)
+    UPDATE job_inputs i SET body = i.body || jsonb_build_object('reduced', coalesce(document, ''))
     FROM ready JOIN summed ON summed.parent_id = ready.id
     WHERE i.day = (ready.created_at AT TIME ZONE 'UTC')::date AND i.job_id = ready.id
 )

@@ -20,8 +20,8 @@ def python_of(cache: pytest.Cache) -> Path:
     if not whole.exists():
         print(f"Installing version 2 of the openai package from {LOCK.name} into {folder}.")  # noqa: T201
         _run(sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder))
-        _run(sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--require-hashes", "--no-deps",
-             "--disable-pip-version-check", "--only-binary", ":all:", "-r", str(LOCK))  # fmt: skip
+        _run(sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check", "install",
+             "--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(LOCK))  # fmt: skip
         whole.touch()
     return python
 

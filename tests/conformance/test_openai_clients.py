@@ -15,7 +15,9 @@ from tests.conformance import openai2
 from tests.conformance.conftest import Stack
 
 WALK = Path(__file__).with_name("client_walk.py")
-LIMITS = text("INSERT INTO tenant_limits (tenant_id, posts_per_minute, tokens_per_day) VALUES (:tenant, :posts, :tokens)")
+LIMITS = text(
+    "INSERT INTO tenant_limits (tenant_id, posts_per_minute, tokens_per_day) VALUES (:tenant, :posts, :tokens)"
+)
 ERRORS = {
     "bad_request": ("BadRequestError", 400, "invalid_value"),
     "authentication": ("AuthenticationError", 401, "invalid_api_key"),
@@ -53,7 +55,7 @@ def seen(request: pytest.FixtureRequest, stack: Stack) -> dict[str, Any]:
         "spent_key": limited(stack, f"spent{version}", tokens=0),
     }
     done = subprocess.run(
-        [python, "-I", WALK], input=json.dumps(plan), capture_output=True, text=True, check=False, timeout=200
+        [python, "-E", "-s", WALK], input=json.dumps(plan), capture_output=True, text=True, check=False, timeout=200
     )
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)

@@ -23,8 +23,15 @@ def onboard(world: World, scratch: Path) -> None:
     """One base with two slots, and an adapter for each of three tenants."""
     model = make_tiny_model(scratch / "model")
     world.base(
-        "Tiny", model, aliases=(BASE_NAME,), dtype="float32", max_model_len=256, max_num_seqs=8, max_loras=2,
-        max_lora_rank=8, max_cpu_loras=4,
+        "Tiny",
+        model,
+        aliases=(BASE_NAME,),
+        dtype="float32",
+        max_model_len=256,
+        max_num_seqs=8,
+        max_loras=2,
+        max_lora_rank=8,
+        max_cpu_loras=4,
     )
     for seed, tenant in enumerate(TENANTS):
         world.adapter_from(make_adapter(scratch / tenant, seed=seed), tenant)
@@ -35,9 +42,7 @@ def family(member: Member) -> set[int]:
     return {member.pid, *(child.pid for child in psutil.Process(member.pid).children(recursive=True))}
 
 
-def test_mixed_tenants_swap_survive_a_kill_and_keep_their_own_answers(
-    crew: Crew, world: World, tmp_path: Path
-) -> None:
+def test_mixed_tenants_swap_survive_a_kill_and_keep_their_own_answers(crew: Crew, world: World, tmp_path: Path) -> None:
     onboard(world, tmp_path)
     crew.dispatcher()
     first = crew.worker(**REAL)

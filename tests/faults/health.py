@@ -16,7 +16,7 @@ from tests.faults.kills import Killer
 _DEAD = text("SELECT count(*) FROM workers WHERE state = 'dead'")
 _RESCUED = text("SELECT coalesce(sum(crashes), 0) FROM jobs")
 _DONE = text("SELECT count(*) FROM jobs WHERE finished_at IS NOT NULL")
-_CONNECTIONS = text("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
+_CONNECTIONS = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
 WARM_UP = 0.25
 """The part of the stretch after which memory is watched: caches fill first."""
 

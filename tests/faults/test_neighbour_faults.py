@@ -62,7 +62,7 @@ def test_row_56_a_trickle_beside_a_flood_waits_little_longer_than_alone(cluster:
             return statistics.quantiles(session.scalars(_DWELLS, {"ids": jobs}), n=20)[-1]
 
     alone_s = p95()
-    cluster.load.submit(1200, tenants=["hooli"])
+    cluster.load.submit(600, tenants=["hooli"])
     beside_s = p95()
     # What was held when the trickle came (64 jobs, 8 at a time) is one slice of work.
     slice_s = 64 / 8 * 16 * 0.010

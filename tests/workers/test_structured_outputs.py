@@ -1,16 +1,17 @@
-"""Outputs by a schema, on the real engine: they parse and fit; a schema that nothing fits harms its own request only."""
+"""Outputs by a schema, on the real engine: they parse and fit; one that nothing fits harms its own request only."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 from registry.errors import InvalidGeneration
 from registry.structured import json_schema_text
 from tests.workers.engine_rig import Rig
+from workers.generation import Generated
 
 pytestmark = pytest.mark.engine
 
@@ -39,7 +40,7 @@ def test_an_output_follows_its_schema_with_and_without_an_adapter_while_others_w
         assert free.text == (await vllm_rig.answer(max_tokens=8)).text
         for answer in bound:
             assert answer.finish_reason == "stop"
-            jsonschema.validate(json.loads(answer.text), TICKET)
+            jsonschema_rs.validate(TICKET, json.loads(answer.text))
 
     vllm_rig.run(story())
 
@@ -49,6 +50,7 @@ def test_a_schema_that_nothing_fits_fails_its_own_request_by_its_code(vllm_rig: 
         impossible = vllm_rig.answer(max_tokens=50, json_schema=json_schema_text(IMPOSSIBLE))
         refused, fine = await asyncio.gather(impossible, vllm_rig.answer(max_tokens=8), return_exceptions=True)
         assert isinstance(refused, InvalidGeneration)
+        assert isinstance(fine, Generated)
         assert fine.text
 
     vllm_rig.run(story())

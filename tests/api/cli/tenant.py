@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from structlog.testing import capture_logs
 
 from registry.settings import Settings, get_settings
 from tests.api.cli.called import Answer, call
@@ -44,7 +45,8 @@ class Tenant:
 @contextmanager
 def live_tenant(monkeypatch: pytest.MonkeyPatch, settings: Settings, key: Callable[[], str]) -> Iterator[Tenant]:
     """A tenant of a server that runs until the end."""
-    with LiveApi(settings) as live:
+    # The server runs in this process: its log would be in what the command printed.
+    with capture_logs(), LiveApi(settings) as live:
         made = Tenant(monkeypatch, live.port, key())
         yield made
         made.http.close()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from tests.api.cli.called import Answer, call
+from tests.api.cli.called import call
+from tests.api.cli.conftest import Lorry
 from tests.api.cli.tenant import Tenant
 from tests.api.finisher import Finisher
 from tests.registry.batches.batch_rig import Batches
@@ -30,11 +33,27 @@ def test_without_waiting_it_prints_the_id_alone_and_how_to_go_on(tenant: Tenant,
     assert (batch["completion_window"], batch["request_counts"]["total"]) == ("2h", 2)
 
 
-def test_a_pipe_in_and_a_pipe_out(tenant: Tenant, world: World) -> None:
+@pytest.fixture
+def served(world: World) -> Iterator[None]:
+    """Somebody runs what is queued and ends batches."""
+    over = threading.Event()
+
+    def dispatch() -> None:
+        while not over.wait(0.05):
+            Batches(world).dispatch()
+
+    thread = threading.Thread(target=dispatch)
     with Finisher(world):
-        answer = tenant("submit", "-", "--model", "Tiny", "--out", "-", stdin=LINES)
-        batch_id = tenant.http.get("/batches").json()["data"][0]["id"]
-        Batches(world).dispatch()
+        thread.start()
+        yield
+        over.set()
+        thread.join(10)
+
+
+@pytest.mark.usefixtures("served")
+def test_a_pipe_in_and_a_pipe_out(tenant: Tenant) -> None:
+    answer = tenant("submit", "-", "--model", "Tiny", "--out", "-", stdin=LINES)
+    batch_id = tenant.http.get("/batches").json()["data"][0]["id"]
     assert answer.status == 0, answer.err
     assert answer.out.encode() == tenant.results(batch_id)
     assert [json.loads(line)["custom_id"] for line in answer.out.splitlines()] == ["line-1", "b"]
@@ -129,15 +148,16 @@ def test_a_server_that_is_away_ends_with_4_and_the_key_to_repeat_with(tenant: Te
     ],
 )
 def test_usage_errors_end_with_2(
-    monkeypatch: pytest.MonkeyPatch, tenant: Tenant, arguments: list[str], told: str
+    offline: Lorry, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
 ) -> None:
-    answer = tenant(*arguments, stdin=b"\n\n")
+    monkeypatch.setenv("LORRY_API_KEY", "lorry_any")
+    answer = call(*arguments, stdin=b"\n\n")
     assert answer.status == 2
     assert told in answer.err
 
 
-def test_without_a_key_it_says_what_to_set(offline: object) -> None:
-    answer: Answer = call("batches", "list")
+def test_without_a_key_it_says_what_to_set(offline: Lorry) -> None:
+    answer = offline("batches", "list")
     assert answer.status == 2
     assert "Set LORRY_API_KEY" in answer.err
 
