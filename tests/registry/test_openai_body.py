@@ -60,7 +60,8 @@ def test_a_value_that_asks_for_nothing_is_accepted_and_changes_nothing(fields: d
     ("fields", "param"),
     [
         ({"n": 2}, "n"), ({"n": True}, "n"), ({"stream": True}, "stream"), ({"stream": 0}, "stream"),
-        ({"stream_options": {"include_usage": True}}, "stream_options"), ({"frequency_penalty": 0.1}, "frequency_penalty"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"frequency_penalty": 0.1}, "frequency_penalty"),
         ({"logit_bias": {"1": 5}}, "logit_bias"), ({"user": 5}, "user"), ({"logprobs": True}, "logprobs"),
         ({"top_logprobs": 5}, "top_logprobs"), ({"store": True}, "store"), ({"service_tier": "flex"}, "service_tier"),
         ({"tools": [{"type": "function"}]}, "tools"), ({"tool_choice": "required"}, "tool_choice"),
