@@ -62,7 +62,6 @@ class Planner:
         self._closing = False
 
     # ---- from other threads
-
     def hold(self, job: HeldJob) -> None:
         """Take a claimed job; `job.done` is set when its ending is written."""
         self._engine.loop.call_soon_threadsafe(self._add, job)
@@ -168,9 +167,13 @@ class Planner:
     def _admit(self, decision: policy.Admit) -> None:
         assert isinstance(decision.job, uuid.UUID)
         now_s = time.monotonic()
-        self._slots.admit(decision.adapter, now_s)  # first: should it refuse, the job still waits
         job = self._waiting.take(decision.job)
         assert job is not None
+        try:
+            self._slots.admit(decision.adapter, now_s)
+        except SlotsBroken:
+            self._waiting.add(job)  # until the books are mended
+            raise
         job.admitted_at_s = now_s
         job.batch_jobs, job.batch_adapters = self._slots.live, self._slots.live_adapters
         self._runs.begin(job, decision.reason)
