@@ -17,6 +17,7 @@ from registry.transitions import Outcome
 from workers.generation import Generated
 from workers.held import HeldJob
 
+ANOTHER_TENANTS = "another tenant's adapter"
 MAX_ATTEMPTS = 2
 """A request that the engine lost is tried once more."""
 
@@ -97,10 +98,15 @@ def _swap(job: HeldJob, stalled_ms: float) -> dict[str, Any]:
         "load_ms": round(record.swap.load_ms, 3),
         "activate_ms": round(record.swap.activate_ms, 3),
         "wait_ms": round(job.swap_wait_ms, 3),
-        "evicted": record.evicted,
+        "evicted": _told(record.evicted, job.claimed.tenant_id),
         "shared_by": record.shared_by,
         "stalled_ms": round(stalled_ms, 3),
     }
+
+
+def _told(evicted: str | None, tenant_id: str) -> str | None:
+    """No tenant learns another's adapters: a foreign name becomes `ANOTHER_TENANTS`."""
+    return evicted if evicted is None or evicted.startswith(f"{tenant_id}/") else ANOTHER_TENANTS
 
 
 def _swap_share_ms(job: HeldJob) -> float:

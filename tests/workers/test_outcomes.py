@@ -91,6 +91,15 @@ def test_the_parts_of_a_swap_are_told_and_paid_once_among_those_who_shared_it() 
     assert (outcome.swap_ms, outcome.accounted_ms) == (12.0, 2055.0)
 
 
+def test_the_evicted_adapter_of_another_tenant_is_not_named() -> None:
+    job = ran()
+    job.swap = SwapRecord(Swap("cold", 40.0, 6.0, (), 10.5, 11.0), 2.0, "globex/secret-project@3", shared_by=1)
+    outcome = written(job)
+    assert isinstance(outcome, Outcome)
+    assert outcome.timing is not None
+    assert outcome.timing["swap"]["evicted"] == "another tenant's adapter"
+
+
 def test_a_job_of_the_bare_base_has_no_swap() -> None:
     outcome = written(ran(adapter=0))
     assert isinstance(outcome, Outcome)
