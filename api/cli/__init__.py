@@ -18,7 +18,7 @@ class _Commands(LazyGroup):
         "status": Entry("api.cli.status", "Show servers, workers, backlogs and processes.", "status"),
         "doctor": Entry("api.cli.doctor", "Check this machine and say what to mend.", "doctor"),
         "worker": Entry("api.cli.worker", "Run one GPU worker by hand.", "worker"),
-        "tenants": Entry("api.cli.tenants", "Make and list tenants."),
+        "tenants": Entry("api.cli.tenants", "Make and list tenants, and set their limits."),
         "usage": Entry("api.cli.usage", "Show what a tenant has used in a month.", "usage"),
         "keys": Entry("api.cli.keys", "Make, list and revoke API keys."),
         "bases": Entry("api.cli.bases", "Register and list base models."),
