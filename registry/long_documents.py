@@ -97,6 +97,10 @@ class _Cuts:
         first = bisect_left(self._starts, end) - overlap
         if overlap < 1 or first < 1 or self._starts[first] <= start:
             return end
+        if self._starts[first - 1] == self._starts[first]:  # inside a character of several tokens: begin after it
+            first = bisect_right(self._starts, self._starts[first])
+            if first >= len(self._starts):
+                return end
         for places in (self._sentences, self._blanks):
             at = bisect_left(places, self._starts[first])
             if at < len(places) and places[at] < end:

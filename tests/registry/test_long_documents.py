@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from registry.long_documents import CUT_MARK, Span, split, truncate
@@ -34,6 +34,7 @@ TEXTS = st.text(
 
 
 @settings(max_examples=300, deadline=None)
+@example(text="했 했다. 했다", size=8, overlap=1, by_byte=True)
 @given(text=TEXTS, size=st.integers(8, 40), overlap=st.integers(0, 3), by_byte=st.booleans())
 def test_parts_cover_the_document_in_order_and_each_fits(text: str, size: int, overlap: int, by_byte: bool) -> None:
     spans = byte_spans(text) if by_byte else word_spans(text)
