@@ -30,7 +30,7 @@ class Stack:
     hook_port: int
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def stack(
     settings: Settings,
     superuser: psycopg.Connection[tuple[object, ...]],
