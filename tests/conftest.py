@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,6 +26,11 @@ from tests.world import World
 EMPTY_ALL = "; ".join(str(table.delete()) for table in reversed(Base.metadata.sorted_tables))
 # What a test would lose in a power cut it can do without.
 FAST = ("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET synchronous_commit = off", "SELECT pg_reload_conf()")
+
+
+def pytest_configure() -> None:
+    """A shell's background job ignores SIGINT and hands that on: the programs that tests interrupt must hear it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
