@@ -31,7 +31,7 @@ def made(setup_env: ModuleType, folder: Path, stamp: dict[str, str] | None = Non
     environment.python.symlink_to(sys.executable)
     environment.stamp_file.write_text(json.dumps(stamp if stamp is not None else environment.wanted()))
     steps: list[str] = []
-    for step in ("create", "install_locked", "install_torch", "install_lorry"):
+    for step in ("create", "install_locked", "install_torch", "install_lorry", "compile"):
         setattr(environment, step, lambda step=step: steps.append(step))
     return environment, steps
 
@@ -48,7 +48,7 @@ def test_another_lock_is_installed_over_and_then_current(setup_env: ModuleType, 
     environment.stamp_file.write_text(json.dumps({**stamp, "lock": ""}))  # type: ignore[attr-defined]
     environment.ensure()  # type: ignore[attr-defined]
     environment.ensure()  # type: ignore[attr-defined]
-    assert steps == ["install_locked", "install_torch", "install_lorry"]
+    assert steps == ["install_locked", "install_torch", "install_lorry", "compile"]
 
 
 @pytest.mark.parametrize("differs", [{"place": "elsewhere"}, {"python": "3.9"}])
