@@ -157,7 +157,8 @@ class Simulation:
             for adapter, jobs in self._queued.items()
         ]
         present = {lane.tenant for lane in lanes} | {f"{adapter}" for adapter in self._unfinished}
-        order.lift(self._accounts, present, max(account.served for account in self._accounts.values()))
+        highest = max(account.served for account in self._accounts.values())
+        order.lift(self._accounts, present, highest, {lane.tenant: lane.cost for lane in lanes})
         scene = Scene(
             lanes,
             self._accounts,

@@ -15,6 +15,9 @@ _PROCESSORS: list[structlog.typing.Processor] = [
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 ]
 
+_TALKATIVE = ("celery.worker.strategy", "celery.app.trace")
+"""They say of every message that it came and of every task that it ended: the job's row and Flower say it better."""
+
 
 def configure_logs(level: str) -> None:
     """Send the standard library's and our own records through one formatter. Tracebacks show no local variables."""
@@ -29,6 +32,8 @@ def configure_logs(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(renderer)
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(level if level == "DEBUG" else logging.WARNING)
     structlog.configure(
         processors=[*_PROCESSORS, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

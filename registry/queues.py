@@ -73,12 +73,20 @@ def make_celery(settings: Settings, timeout_s: float | None = None) -> Celery:
 celery_app = make_celery(get_settings())
 
 
-def send_jobs(celery: Celery, deployment: str, wire_ids: Sequence[str]) -> None:
+def send_jobs(celery: Celery, deployment: str, wire_ids: Sequence[str], *, first: bool = False) -> None:
     """Put job ids on a deployment's queue, in order. The task's id is the job's, so that Flower finds it.
 
-    Raises one of `AWAY` when the broker is: the rows stay dispatched and are sent again later.
+    `first`: before what lies there. Raises one of `AWAY` when the broker is: the rows stay dispatched and are sent
+    again later.
     """
-    _send(celery, RUN_JOB, queue_name(deployment), wire_ids)
+    name = queue_name(deployment)
+    _send(celery, RUN_JOB, name, wire_ids)
+    if first and wire_ids:
+        # The dispatcher alone puts jobs on the left. Should a worker have taken some meanwhile, others change places.
+        with celery.connection_or_acquire() as connection, connection.default_channel.client.pipeline() as pipe:
+            for _ in wire_ids:
+                pipe.lmove(name, name, "LEFT", "RIGHT")
+            pipe.execute()
 
 
 def send_deliveries(celery: Celery, wire_ids: Sequence[str]) -> None:

@@ -64,7 +64,7 @@ class Settings(BaseSettings):
         2.0, gt=0, description="Age at which a dispatched but unclaimed job may count as a lost message."
     )
     tick_ms: float = Field(
-        30.0, ge=1, le=1000, description="Dispatcher's pause between ticks while anything is queued or running."
+        30.0, ge=1, le=1000, description="Dispatcher's time from tick to tick while anything is queued or running."
     )
     engine: str = Field(
         "vllm", pattern="^(vllm|fake)$", description="`fake` answers without a model: policy and fault tests only."

@@ -174,7 +174,7 @@ class World:
     def pick(self, wanted: int = 100, deployment: str = "Tiny") -> list[uuid.UUID]:
         """Dispatch queued jobs; their ids in the order of sending."""
         with self.db.transaction() as session:
-            return list(backlog.pick(session, deployment, wanted, run=wanted))
+            return list(backlog.pick(session, deployment, wanted, run=wanted).jobs)
 
     def claim(self, worker: uuid.UUID, ids: list[uuid.UUID], deployment: str = "Tiny") -> list[transitions.Claimed]:
         """Give dispatched jobs to a worker."""

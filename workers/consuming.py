@@ -16,6 +16,8 @@ from registry.queues import DELIVERIES, celery_app, queue
 from registry.settings import Settings
 
 RECONNECT_S = 1.0
+EVENTS_EVERY_S = 0.1
+"""How often what Flower shows is published: for each job by itself it would cost as much as the job's claim."""
 STEADY_S = 60.0
 """A consumer that ran this long has not failed in a row."""
 MAX_ENDS = 10
@@ -24,7 +26,19 @@ _log = get_logger("consuming")
 
 
 class PatientConsumer(Consumer):  # type: ignore[misc]
-    """Connects as soon as the broker is there."""
+    """Connects as soon as the broker is there; publishes its events in groups."""
+
+    _flushing: Any = None
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Called at every connection."""
+        super().register_with_event_loop(hub)
+        if self._flushing is not None:
+            self._flushing.cancel()
+        self._flushing = hub.call_repeatedly(EVENTS_EVERY_S, self._flush_events)
+
+    def on_send_event_buffered(self) -> None:
+        """Nothing: the timer publishes."""
 
     def ensure_connected(self, conn: Any) -> Any:
         """Returns the connection, connected; raises only to shut down."""

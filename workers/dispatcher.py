@@ -11,9 +11,8 @@ import signal
 import sys
 import threading
 import time
-import uuid
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import psycopg
 from celery import Celery
@@ -21,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from registry import backlog, failpoints, ids, metrics, queues, wake
-from registry.backlog import Load, Pace
+from registry.backlog import Load, Pace, Picked
 from registry.db import SYSTEM_ROLE, Database
 from registry.errors import Unavailable
 from registry.logs import configure_logs, get_logger
@@ -53,7 +52,7 @@ class Dispatcher:
         self._stopping = threading.Event()
         self._rescue = Rescue(settings.lease_s)
         self._chores = repair.chores(settings, celery, self._rescue)
-        self._unsent: defaultdict[str, list[str]] = defaultdict(list)
+        self._unsent: defaultdict[tuple[str, bool], list[str]] = defaultdict(list)
         self._broker_due_s = 0.0
         self._paces: defaultdict[str, Pace] = defaultdict(Pace)
         self._flows: defaultdict[str, Flow] = defaultdict(Flow)
@@ -81,35 +80,43 @@ class Dispatcher:
 
     def _lead(self) -> None:
         with wake.listen(self._settings.resolved_database_url, wake.QUEUED) as listener:
+            news = True
             while not self._stopping.is_set():
+                begun_s = time.monotonic()
                 with metrics.TICK_SECONDS.time():
-                    busy = self.tick()
+                    busy = self.tick(news=news)
+                took_s = time.monotonic() - begun_s
                 if busy:
-                    self._stopping.wait(self._settings.tick_ms / 1000)
-                    list(listener.notifies(timeout=0))  # else the server keeps them all for us
-                else:
-                    for _notice in listener.notifies(timeout=IDLE_S, stop_after=1):
-                        pass
+                    # A slow tick leaves the database a third of its time to others.
+                    self._stopping.wait(took_s / 2)
+                left_s = self._settings.tick_ms / 1000 - took_s * 1.5 if busy else IDLE_S
+                news = bool(list(listener.notifies(timeout=max(0.0, left_s), stop_after=1)))
 
-    def tick(self) -> bool:
-        """One round. True while anything is queued or running."""
+    def tick(self, *, news: bool = True) -> bool:
+        """One round. True while anything is queued or running. `news`: jobs came since the last one."""
         for chore in self._chores:
             self._run(chore)
         with self._leader.transaction() as session:
             loads = backlog.loads(session, self._settings.lease_s)
-            picked = [(load.deployment, self._pick(session, load)) for load in loads]
+            picked = [(load.deployment, self._pick(session, load, news)) for load in loads]
         for load in loads:
             metrics.UNCLAIMED.labels(load.deployment).set(load.dispatched)
         failpoints.reach("after_pick_commit")
-        for deployment, job_ids in picked:
-            self._unsent[deployment] += (ids.to_wire("job", job_id) for job_id in job_ids)
+        for deployment, found in picked:
+            wire_ids = [ids.to_wire("job", job_id) for job_id in found.jobs]
+            self._unsent[deployment, True] += wire_ids[: found.hurried]
+            self._unsent[deployment, False] += wire_ids[found.hurried :]
         if time.monotonic() >= self._broker_due_s:
             self._send()
         return any(load.busy for load in loads)
 
-    def _pick(self, session: Session, load: Load) -> Sequence[uuid.UUID]:
-        wanted = self._flows[load.deployment].wanted(load)
-        return backlog.pick(session, load.deployment, wanted, pace=self._paces[load.deployment])
+    def _pick(self, session: Session, load: Load, news: bool) -> Picked:
+        flow = self._flows[load.deployment]
+        wanted = flow.wanted(load)
+        ahead = flow.ahead(load) if news or wanted else 0
+        picked = backlog.pick(session, load.deployment, wanted, pace=self._paces[load.deployment], ahead=ahead)
+        flow.sent(max(0, len(picked.jobs) - wanted))
+        return picked
 
     def _run(self, chore: repair.Chore) -> None:
         """A chore that fails must not stop the picking, unless the role went with it."""
@@ -122,9 +129,9 @@ class Dispatcher:
 
     def _send(self) -> None:
         """After the commit. What cannot be sent waits here; should we die, `repair` finds it missing."""
-        for deployment, wire_ids in self._unsent.items():
+        for (deployment, first), wire_ids in self._unsent.items():
             try:
-                queues.send_jobs(self._celery, deployment, wire_ids)
+                queues.send_jobs(self._celery, deployment, wire_ids, first=first)
             except queues.AWAY as error:
                 if not self._broker_due_s:
                     _log.warning("the broker is away; jobs wait", error=type(error).__name__)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from registry import transitions
+from registry import backlog, transitions
 from workers.leader import Leader
 
 
 def advance(leader: Leader) -> None:
     """One look at the jobs that wait for parts: there are never many more of them than workers hold jobs."""
+    with leader.transaction() as session:
+        if not backlog.in_parts(session):
+            return
     for step in (transitions.end_with_parts, transitions.sweep, transitions.release):
         with leader.transaction() as session:
             step(session)

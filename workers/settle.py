@@ -28,6 +28,8 @@ GATHER_S = 0.005
 """How long the first write of a group waits for company."""
 MAX_GROUP = 512
 RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
+ORDER = ("settle", "divide", "quarantine", "blame", "back", "retry", "start", "claim", "explain")
+"""Endings first: a job that is handed back may be claimed again in the same breath."""
 REFUSALS = (SQLAlchemyError, ValueError, TypeError)
 """What one bad write can bring: the database or the JSON encoder will not have it."""
 
@@ -103,8 +105,7 @@ class Writer:
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
             group, closing = self._gather(first)
-            for kind in ("settle", "divide", "quarantine", "blame", "back", "retry", "start", "claim", "explain"):
-                self._write_kind(kind, [write for write in group if write.kind == kind])
+            self._write([write for write in group if write.future.set_running_or_notify_cancel()])
             if closing:
                 return
 
@@ -120,47 +121,46 @@ class Writer:
             group.append(write)
         return group, False
 
-    def _write_kind(self, kind: str, writes: list[_Write]) -> None:
-        waiting = [write for write in writes if write.future.set_running_or_notify_cancel()]
-        if not waiting:
-            return
+    def _write(self, writes: list[_Write]) -> None:
+        """One transaction for all; if the database refuses something in it, let that spoil its own write only."""
+        kinds = [kind for kind in ORDER if any(write.kind == kind for write in writes)]
+        groups = {kind: [write for write in writes if write.kind == kind] for kind in kinds}
         try:
-            answers = self._until_written(kind, waiting)
+            answers = self._until_written(groups)
         except REFUSALS as error:
-            self._one_by_one(kind, waiting, error)
+            self._in_parts(groups, error)
             return
-        # Two messages of one job may meet in a group: its claim is one thread's.
-        answer = answers.pop if kind == "claim" else answers.get
-        for write in waiting:
-            write.future.set_result(answer(write.job_id, None))
+        for kind, group in groups.items():
+            # Two messages of one job may meet in a group: its claim is one thread's.
+            answer = answers[kind].pop if kind == "claim" else answers[kind].get
+            for write in group:
+                write.future.set_result(answer(write.job_id, None))
 
-    def _one_by_one(self, kind: str, writes: list[_Write], error: Exception) -> None:
-        """The database refuses something in the group: let it spoil its own write only."""
-        if len(writes) == 1:
-            _log.error("a write was refused", kind=kind, job=str(writes[0].job_id), error=type(error).__name__)
-            writes[0].future.set_result(None)
+    def _in_parts(self, groups: dict[str, list[_Write]], error: Exception) -> None:
+        """Kind by kind, then one by one; what is refused by itself has spoilt the group."""
+        parts = list(groups.values()) if len(groups) > 1 else [[write] for group in groups.values() for write in group]
+        if len(parts) > 1:
+            for part in parts:
+                self._write(part)
             return
-        for write in writes:
-            try:
-                answers = self._until_written(kind, [write])
-            except REFUSALS as refusal:
-                self._one_by_one(kind, [write], refusal)
-            else:
-                write.future.set_result(answers.get(write.job_id))
+        [[write]] = parts
+        _log.error("a write was refused", kind=write.kind, job=str(write.job_id), error=type(error).__name__)
+        write.future.set_result(None)
 
-    def _until_written(self, kind: str, writes: list[_Write]) -> dict[uuid.UUID, Any]:
+    def _until_written(self, groups: dict[str, list[_Write]]) -> dict[str, dict[uuid.UUID, Any]]:
         tries = 0
         while True:
             try:
                 with self._database.transaction() as session:
-                    answers = self._statement(session, kind, writes)
+                    answers = {kind: self._statement(session, kind, group) for kind, group in groups.items()}
             except Unavailable:
                 if tries == 0:
-                    _log.warning("the registry is away; outcomes are kept", kind=kind, jobs=len(writes))
+                    _log.warning("the registry is away; outcomes are kept", writes=sum(map(len, groups.values())))
                 time.sleep(RETRY_S[min(tries, len(RETRY_S) - 1)])
                 tries += 1
             else:
-                failpoints.reach(f"after_{kind}_commit")
+                for kind in groups:
+                    failpoints.reach(f"after_{kind}_commit")
                 return answers
 
     def _statement(self, session: Session, kind: str, writes: list[_Write]) -> dict[uuid.UUID, Any]:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+# Not EXISTS, and in an index's order: a planner without fresh statistics would read the whole backlog to answer.
 _LOAD = text("""
 SELECT d.name AS deployment,
-       d.paused_at IS NULL AND EXISTS (SELECT FROM jobs j WHERE j.deployment = d.name AND j.state = 'queued')
-           AS has_queued,
+       d.paused_at IS NULL AND coalesce((SELECT true FROM jobs j WHERE j.deployment = d.name AND j.state = 'queued'
+           ORDER BY j.tenant_id, j.adapter_key, j.priority, j.seq LIMIT 1), false) AS has_queued,
        (SELECT count(*) FROM jobs j WHERE j.deployment = d.name AND j.state = 'dispatched') AS dispatched,
        (SELECT count(*) FROM jobs j WHERE j.deployment = d.name AND j.state = 'running') AS running,
        coalesce((SELECT sum(w.capacity) FROM workers w WHERE w.deployment = d.name AND w.state = 'ready'
@@ -32,6 +33,8 @@ SELECT d.name AS deployment,
        (SELECT count(*) FROM jobs j WHERE j.deployment = d.name AND j.state = 'running') AS running
 FROM deployments d ORDER BY d.name
 """)
+
+_IN_PARTS = text("SELECT true FROM jobs WHERE waits_for_parts LIMIT 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +77,8 @@ def overdue(session: Session, deployment: str, age_s: float) -> set[uuid.UUID]:
 def lengths(session: Session) -> Sequence[Length]:
     """Every deployment's counts. Reads the whole partial index: for status pages, not for every tick."""
     return [Length(**row._mapping) for row in session.execute(_LENGTHS)]
+
+
+def in_parts(session: Session) -> bool:
+    """Whether any job waits for its parts: letting them go on is planned over every day's tables, and seldom needed."""
+    return bool(session.scalar(_IN_PARTS))

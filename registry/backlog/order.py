@@ -2,7 +2,9 @@
 
 A lane is one tenant's queued jobs of one adapter. Tenants take turns by weighted virtual token counters: the lowest
 counter is next, and a job's expected tokens, divided by the tenant's weight, are added as it is chosen. A tenant that
-comes back from idleness is lifted to the least active counter: idleness earns no credit. Ties are broken at random.
+comes back from idleness is lifted to the least active counter: idleness earns no credit. It may borrow, though: up to
+`AHEAD_JOBS` of its jobs go ahead of their turn and are paid back, so that a few jobs do not wait beside a flood. Ties
+are broken at random.
 
 Within a tenant the oldest lane goes first; one whose adapter is in use already counts as `HEAD_START_S` older. Adapters
 with unfinished jobs are capped, so that what workers hold can be admitted; who is blocked by the cap is overtaken by a
@@ -25,6 +27,8 @@ NEAR_S = 30.0
 PACE_WINDOW_S = 10.0
 OVERTAKING_JOBS = 32
 """By how many of its own jobs' tokens a blocked tenant is overtaken before the others wait for it."""
+AHEAD_JOBS = 32
+"""How many of its jobs a tenant that comes back from idleness may be served ahead of its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,13 @@ class Account:
     served: float
     weight: float
     active: bool
+    ahead_until: float = 0.0
+    """Up to this count the tenant is served ahead of its turn."""
+
+    @property
+    def turn(self) -> float:
+        """The lower the sooner: negative while ahead, before everybody who is not."""
+        return min(self.served - self.ahead_until, 0.0) or self.served
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,8 @@ class Choice:
 
     urgent: list[Due] = field(default_factory=list)
     lanes: list[tuple[Lane, int]] = field(default_factory=list)
+    ahead: int = 0
+    """How many of the lanes' jobs are ahead of their turn; they come first."""
 
 
 @dataclass(slots=True)
@@ -102,25 +115,26 @@ class Pace:
         self.noted_at_s = now_s
 
 
-def lift(accounts: Mapping[str, Account], present: Collection[str], highest: float) -> None:
+def lift(accounts: Mapping[str, Account], present: Collection[str], highest: float, costs: Mapping[str, float]) -> None:
     """Bring every tenant that was idle up to the least active counter, and note who is active now.
 
     `present`: tenants with queued or running jobs. `highest`: the greatest counter of the deployment, which all start
-    from when nobody was active.
+    from when nobody was active. `costs`: expected tokens of one job of each tenant that waits.
     """
     going_on = [accounts[tenant].served for tenant in present if tenant in accounts and accounts[tenant].active]
     floor = min(going_on, default=highest)
     for tenant, account in accounts.items():
         if tenant in present and not account.active:
             account.served = max(account.served, floor)
+            account.ahead_until = floor + AHEAD_JOBS * costs.get(tenant, 0.0) / account.weight if going_on else 0.0
         account.active = tenant in present
 
 
-def choose(scene: Scene, wanted: int, random: Random) -> Choice:
-    """What to send next, at most `wanted` jobs."""
+def choose(scene: Scene, wanted: int, random: Random, ahead: int = 0) -> Choice:
+    """What to send next, at most `wanted` jobs, and at most `ahead` more of tenants that are ahead of their turn."""
     order = _Order(scene, random)
-    urgent = order.urgent(max(1, wanted // 2) if len(scene.lanes) > 1 else wanted)
-    return Choice(urgent, order.fair(wanted - len(urgent)))
+    urgent = order.urgent((max(1, wanted // 2) if len(scene.lanes) > 1 else wanted) if wanted else 0)
+    return Choice(urgent, *order.fair(wanted - len(urgent), ahead))
 
 
 class _Order:
@@ -161,24 +175,30 @@ class _Order:
         before = due.seq - lane.seq + (account.served - lowest) * account.weight / max(1.0, lane.cost)
         return max(NEAR_S, before * len(self._lanes) / self._scene.jobs_per_s)
 
-    def fair(self, wanted: int) -> list[tuple[Lane, int]]:
-        """Job by job to the least served tenant; then each lane's jobs together, so that adapters come in runs."""
-        heap = [(self._scene.accounts[tenant].served, self._random.random(), tenant) for tenant in self._lanes]
+    def fair(self, wanted: int, ahead: int) -> tuple[list[tuple[Lane, int]], int]:
+        """Job by job to the least served tenant; then each lane's jobs together, so that adapters come in runs.
+
+        Beside them, how many went ahead of their turn.
+        """
+        accounts = self._scene.accounts
+        heap = [(accounts[tenant].turn, self._random.random(), tenant) for tenant in self._lanes]
         heapq.heapify(heap)
-        limit = float("inf")
-        for _ in range(wanted):
+        limit, hurried = float("inf"), 0
+        for count in range(wanted + ahead):
             lane = None
-            while lane is None and heap and heap[0][0] <= limit:
-                served, _, tenant = heapq.heappop(heap)
+            # Those who are ahead have negative turns.
+            while lane is None and heap and heap[0][0] <= (limit if count < wanted else -1e-9):
+                _, _, tenant = heapq.heappop(heap)
                 lane = self._next(tenant)
                 if lane is None and self._lanes[tenant]:
-                    limit = min(limit, served + self._slack(tenant))
+                    limit = min(limit, accounts[tenant].served + self._slack(tenant))
             if lane is None:
                 break
+            hurried += accounts[lane.tenant].turn < 0
             self._taken[lane] = self._taken.get(lane, 0) + 1
             self._charge(lane)
-            heapq.heappush(heap, (self._scene.accounts[lane.tenant].served, self._random.random(), lane.tenant))
-        return list(self._taken.items())
+            heapq.heappush(heap, (accounts[lane.tenant].turn, self._random.random(), lane.tenant))
+        return list(self._taken.items()), hurried
 
     def _next(self, tenant: str) -> Lane | None:
         """The tenant's present lane; None when it has no more, or its first one may not be opened."""

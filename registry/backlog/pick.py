@@ -10,6 +10,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import SystemRandom
 from typing import Any
 
@@ -109,25 +110,36 @@ RETURNING new.id, new.turn, new.tenant_id, new.charged - old.charged AS owed
 """)
 
 
-def pick(session: Session, deployment: str, wanted: int, run: int = 8, pace: Pace | None = None) -> Sequence[uuid.UUID]:
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Jobs in the order to send them. The first `hurried` of them are to overtake what was sent before."""
+
+    jobs: Sequence[uuid.UUID] = ()
+    hurried: int = 0
+
+
+def pick(
+    session: Session, deployment: str, wanted: int, run: int = 8, pace: Pace | None = None, ahead: int = 0
+) -> Picked:
     """Turn up to `wanted` queued jobs into dispatched ones, in the order to send them. See `order` for who is next.
 
-    `run`: the fewest jobs of one lane that are looked at, and so may follow each other.
+    `ahead`: how many more of tenants that came back from idleness. `run`: the fewest jobs of one lane that are looked
+    at, and so may follow each other.
     """
-    if wanted < 1:
-        return []
+    if wanted + ahead < 1:
+        return Picked()
     rows = session.execute(
-        _LANES, {"deployment": deployment, "wanted": wanted, "run": run, "unknown_tokens": UNKNOWN_TOKENS}
+        _LANES, {"deployment": deployment, "wanted": wanted + ahead, "run": run, "unknown_tokens": UNKNOWN_TOKENS}
     )
     lanes = [Lane(**row._mapping) for row in rows]
     if not lanes:
-        return []
+        return Picked()
     in_flight = session.execute(_IN_FLIGHT, {"deployment": deployment}).all()
     accounts = counters.lifted(
-        session, deployment, {lane.tenant for lane in lanes}, {row.tenant_id for row in in_flight}
+        session, deployment, {lane.tenant: lane.cost for lane in lanes}, {row.tenant_id for row in in_flight}
     )
     scene = _scene(session, deployment, wanted, lanes, accounts, {row.adapter_key for row in in_flight}, pace)
-    choice = order.choose(scene, wanted, SystemRandom())
+    choice = order.choose(scene, wanted, SystemRandom(), ahead)
     sent = _dispatch(session, deployment, choice)
     owed: Counter[str] = Counter()
     for row in sent:
@@ -135,7 +147,7 @@ def pick(session: Session, deployment: str, wanted: int, run: int = 8, pace: Pac
     counters.charge(session, deployment, {tenant: n / accounts[tenant].weight for tenant, n in owed.items()})
     if pace is not None:
         pace.note(len(sent), time.monotonic())
-    return [row.id for row in sorted(sent, key=lambda row: row.turn)]
+    return Picked([row.id for row in sorted(sent, key=lambda row: row.turn)], len(choice.urgent) + choice.ahead)
 
 
 def _scene(

@@ -11,7 +11,8 @@ from registry.models.base import Base
 class ServiceCounter(Base):
     """A tenant's virtual token counter at one deployment: tokens served, divided by its weight.
 
-    `active` says whether the tenant had queued or running jobs at the last pick: one that comes back is lifted.
+    `active` says whether the tenant had queued or running jobs at the last pick: one that comes back is lifted,
+    and is served ahead of its turn until its counter has reached `ahead_until`.
     """
 
     __tablename__ = "service_counters"
@@ -20,6 +21,7 @@ class ServiceCounter(Base):
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), primary_key=True)
     served: Mapped[float] = mapped_column(server_default="0")
     active: Mapped[bool] = mapped_column(server_default=text("true"))
+    ahead_until: Mapped[float] = mapped_column(server_default="0")
 
 
 class JobLength(Base):

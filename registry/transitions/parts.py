@@ -25,6 +25,10 @@ from registry.transitions.back import WAIT_AGAIN
 CHUNK = 100
 _DAY = "(c.created_at AT TIME ZONE 'UTC')::date"
 
+# Waiting and unended is queued, by a constraint; said so, because the index of what is queued must not be chosen: it
+# holds the whole backlog.
+_WAITING = "p.waits_for_parts AND p.finished_at IS NULL"
+
 # A part has its job's place in the backlog, so that long documents are finished in the order of their turns, and what
 # waits for parts is never much more than what workers hold.
 _DIVIDE = text(f"""
@@ -52,7 +56,7 @@ SELECT id FROM parent
 _RELEASE = text(f"""
 WITH ready AS MATERIALIZED (
     SELECT p.id, p.created_at FROM jobs p
-    WHERE p.waits_for_parts AND p.state = 'queued'
+    WHERE {_WAITING}
       AND NOT EXISTS (SELECT FROM jobs c WHERE c.parent_id = p.id AND c.state <> 'succeeded')
     LIMIT {CHUNK} FOR UPDATE SKIP LOCKED
 ), summed AS (
@@ -86,7 +90,7 @@ WITH bad AS MATERIALIZED (
     FROM jobs p CROSS JOIN LATERAL (
         SELECT state, error_code, error_message FROM jobs
         WHERE parent_id = p.id AND state IN ('failed', 'cancelled', 'expired') ORDER BY part_no LIMIT 1) AS c
-    WHERE p.waits_for_parts AND p.state = 'queued'
+    WHERE {_WAITING}
     LIMIT {CHUNK} FOR UPDATE OF p SKIP LOCKED
 ), ended AS (
     UPDATE jobs SET state = bad.state, finished_at = clock_timestamp(), error_code = bad.error_code,

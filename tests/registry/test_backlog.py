@@ -29,7 +29,7 @@ def fill(world: World, tenant: str, count: int, adapter: int | None = None) -> N
 
 def pick(world: World, wanted: int, run: int = 8) -> list[uuid.UUID]:
     with world.db.transaction() as session:
-        return list(backlog.pick(session, "Tiny", wanted, run))
+        return list(backlog.pick(session, "Tiny", wanted, run).jobs)
 
 
 def tenants_of(world: World, picked: list[uuid.UUID]) -> list[str]:

@@ -62,6 +62,14 @@ def test_messages_leave_the_list_in_the_order_sent(celery: Celery, client: redis
     assert taken == sent
 
 
+def test_messages_may_be_put_before_those_that_lie_there(celery: Celery, client: redis.Redis) -> None:
+    usual, hurried = wire_ids(5), wire_ids(3)
+    send_jobs(celery, "Tiny", usual)
+    send_jobs(celery, "Tiny", hurried, first=True)
+    taken = [json.loads(client.rpop("infer.Tiny"))["headers"]["id"] for _ in range(8)]  # type: ignore[arg-type]
+    assert taken == [*hurried, *usual]
+
+
 def test_a_message_carries_the_id_and_shows_no_arguments(celery: Celery, client: redis.Redis) -> None:
     [name] = wire_ids(1)
     send_jobs(celery, "Tiny", [name])

@@ -79,7 +79,7 @@ def test_an_idle_dispatcher_is_woken_by_a_notice(
     monkeypatch.setattr(dispatcher, "IDLE_S", 60.0)
     ticks: list[bool] = []
     tick = Dispatcher.tick
-    monkeypatch.setattr(Dispatcher, "tick", lambda self: ticks.append(tick(self)) or ticks[-1])
+    monkeypatch.setattr(Dispatcher, "tick", lambda self, **news: ticks.append(tick(self, **news)) or ticks[-1])
     world.base()
     start()
     until(lambda: ticks == [False])

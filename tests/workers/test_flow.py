@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from registry.backlog import Load
-from workers.flow import MAX_UNCLAIMED, MIN_UNCLAIMED, Flow
+from workers.flow import FIRST_UNCLAIMED, HEADROOM, MAX_AHEAD, MIN_UNCLAIMED, Flow
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from workers.flow import MAX_UNCLAIMED, MIN_UNCLAIMED, Flow
         (Load("d", True, 10, 20, 64), 34),
         (Load("d", True, 0, 64, 64), MIN_UNCLAIMED),
         (Load("d", True, MIN_UNCLAIMED, 64, 64), 0),
-        (Load("d", True, 0, 0, 1000), MAX_UNCLAIMED),
+        (Load("d", True, 0, 0, 1000), FIRST_UNCLAIMED),
         (Load("d", True, 500, 0, 1000), 0),
     ],
 )
@@ -40,7 +40,7 @@ def held_unclaimed(claimed_a_look: int, looks: int, flow: Flow, unclaimed: int =
 def test_a_busy_queue_holds_little_more_than_is_claimed_until_the_next_look(claimed: int) -> None:
     after = held_unclaimed(claimed, 80, Flow())
 
-    assert claimed < after[-1] <= 1.5 * claimed + MIN_UNCLAIMED
+    assert claimed < after[-1] <= HEADROOM * claimed + MIN_UNCLAIMED
 
 
 def test_one_look_that_saw_nothing_claimed_does_not_empty_the_queue() -> None:
@@ -60,8 +60,34 @@ def test_a_queue_that_ran_dry_gets_twice_as_much_at_each_look() -> None:
     assert after == [2 * low, 4 * low, 8 * low]
 
 
-def test_an_idle_deployment_is_sent_all_that_it_can_take_at_once() -> None:
+def test_an_idle_deployment_is_sent_a_good_part_at_once() -> None:
     flow = Flow()
     held_unclaimed(5, 80, flow)
 
-    assert flow.wanted(Load("d", True, 0, 0, 1000)) == MAX_UNCLAIMED
+    assert flow.wanted(Load("d", True, 0, 0, 1000)) == FIRST_UNCLAIMED
+
+
+@pytest.mark.parametrize(
+    ("load", "answer"),
+    [
+        (Load("d", True, 0, 0, 1000), MAX_AHEAD),
+        (Load("d", True, 40, 200, 96), 56),
+        (Load("d", True, 40, 200, 32), 0),
+        (Load("d", False, 0, 0, 1000), 0),
+    ],
+)
+def test_newcomers_may_be_sent_what_workers_can_hold_whatever_else_lies_there(load: Load, answer: int) -> None:
+    flow = Flow()
+    flow.wanted(load)
+
+    assert flow.ahead(load) == answer
+
+
+def test_what_newcomers_were_sent_counts_as_sent() -> None:
+    flow, plain = Flow(), Flow()
+    usual = held_unclaimed(20, 80, flow)[-1]
+    held_unclaimed(20, 80, plain)
+    flow.sent(30)
+
+    assert flow.wanted(Load("d", True, usual + 30 - 20, 4, 10_000)) == 0
+    assert flow.wanted(Load("d", True, usual - 20, 4, 10_000)) >= plain.wanted(Load("d", True, usual - 20, 4, 10_000))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.backlog import order
-from registry.backlog.order import BASE, OVERTAKING_JOBS, Account, Due, Lane, Pace, Scene
+from registry.backlog.order import AHEAD_JOBS, BASE, OVERTAKING_JOBS, Account, Due, Lane, Pace, Scene
 from tests.stories import stories
 
 RUN = 8
@@ -52,7 +52,7 @@ class Backlog:
         present = {*waiting, *(tenant for tenant, _ in unfinished)}
         for tenant in present:
             self.accounts.setdefault(tenant, Account(0.0, self.weights[tenant], False))
-        order.lift(self.accounts, present, max(account.served for account in self.accounts.values()))
+        order.lift(self.accounts, present, max(account.served for account in self.accounts.values()), self.costs)
         lanes = [
             lane(tenant, adapter, seq=n, depth=max(RUN, wanted), cost=self.costs[tenant], waited_s=float(self.picks))
             for tenant in waiting
@@ -100,18 +100,60 @@ def test_while_all_are_backlogged_service_follows_the_weights(backlog: Backlog, 
 
 @stories
 @given(backlogs(), st.integers(1, 20), st.integers(1, 30))
-def test_idleness_earns_no_credit(backlog: Backlog, wanted: int, away: int) -> None:
-    """Who comes back gets its share from then on, and at most one job of each more."""
+def test_idleness_earns_no_credit_only_a_bounded_advance(backlog: Backlog, wanted: int, away: int) -> None:
+    """Who comes back gets its share from then on, and never more than `AHEAD_JOBS` and one job of each before it."""
     sleeper, *others = list(backlog.weights)
     backlog.pick([sleeper, *others], wanted)
     for _ in range(away):
         backlog.pick(others, wanted)
     before = Counter(backlog.tokens)
+    advance = AHEAD_JOBS * backlog.costs[sleeper] / backlog.weights[sleeper]
+    slack = 2 * max(backlog.costs[n] / backlog.weights[n] for n in backlog.weights)
     for _ in range(20):
         backlog.pick([sleeper, *others], wanted)
-    share = {n: (backlog.tokens[n] - before[n]) / backlog.weights[n] for n in backlog.weights}
-    slack = 2 * max(backlog.costs[n] / backlog.weights[n] for n in backlog.weights)
-    assert share[sleeper] <= min(share[n] for n in others) + slack
+        share = {n: (backlog.tokens[n] - before[n]) / backlog.weights[n] for n in backlog.weights}
+        assert share[sleeper] <= min(share[n] for n in others) + advance + slack
+
+
+def test_who_comes_back_goes_first_and_pays_it_back() -> None:
+    backlog = Backlog({"old": 1.0, "new": 1.0}, {"old": 10.0, "new": 10.0}, {"old": [1], "new": [2]}, seed=1)
+    backlog.pick(["old"], 10)
+    before = Counter(backlog.tokens)
+    backlog.pick(["old", "new"], AHEAD_JOBS + 8)
+    assert backlog.tokens["new"] - before["new"] == AHEAD_JOBS * 10
+    for _ in range(8):
+        backlog.pick(["old", "new"], 10)
+    assert abs(backlog.tokens["new"] + before["old"] - backlog.tokens["old"]) <= 10
+
+
+def test_going_away_and_coming_back_buys_no_second_advance() -> None:
+    backlog = Backlog({"old": 1.0, "new": 1.0}, {"old": 10.0, "new": 10.0}, {"old": [1], "new": [2]}, seed=1)
+    backlog.pick(["old"], 10)
+    before = Counter(backlog.tokens)
+    for _ in range(10):
+        backlog.pick(["old", "new"], 16)
+        backlog.pick(["old"], 1)
+    ahead = backlog.tokens["new"] - (backlog.tokens["old"] - before["old"])
+    assert ahead <= (AHEAD_JOBS + 1) * 10
+
+
+def test_beyond_what_is_wanted_only_those_ahead_are_sent() -> None:
+    new = Account(50.0, 1.0, True, ahead_until=80.0)
+    scene = Scene([lane("old", 1), lane("new", 2)], {"old": Account(50.0, 1.0, True), "new": new})
+    choice = order.choose(scene, 0, Random(0), ahead=20)
+    assert [(one.tenant, jobs) for one, jobs in choice.lanes] == [("new", 3)]
+    assert choice.ahead == 3
+
+
+def test_a_blocked_tenant_that_is_ahead_does_not_stop_the_others() -> None:
+    blocked = Account(50.0, 1.0, True, ahead_until=80.0)
+    scene = Scene(
+        [lane("old", 1), lane("new", 2)],
+        {"old": Account(50.0, 1.0, True), "new": blocked},
+        unfinished={1},
+        max_unfinished=1,
+    )
+    assert [one.tenant for one, _ in order.choose(scene, 4, Random(0)).lanes] == ["old"]
 
 
 @stories

@@ -7,16 +7,32 @@ from collections import Counter
 from sqlalchemy import text
 
 from registry import backlog, presence, tallies, transitions
+from registry.backlog.order import AHEAD_JOBS
 from registry.db import Database
 from registry.presence import Beat
 from tests.registry.test_backlog import fill, pick, tenants_of
 from tests.world import World
 
+LENGTHS = text("""
+INSERT INTO job_lengths (deployment, tenant_id, adapter_key, prompt_tokens, output_tokens)
+SELECT 'Tiny', id, 0, 0, :tokens FROM tenants
+""")
 
-def test_a_newcomer_shares_from_now_on_and_is_not_made_up_for_the_time_before(world: World) -> None:
-    fill(world, "early", 40)
-    pick(world, 16)
-    fill(world, "late", 40)
+
+def test_a_newcomer_goes_first_for_a_while_and_then_shares(world: World, system_db: Database) -> None:
+    fill(world, "early", 200)
+    [first, *_] = pick(world, 16)
+    fill(world, "late", 200)
+    with system_db.transaction() as session:
+        session.execute(LENGTHS, {"tokens": world.row(first)["charged"]})
+    with system_db.transaction() as session:
+        picked = backlog.pick(session, "Tiny", 8, ahead=100)
+    assert set(tenants_of(world, list(picked.jobs))) == {"late"}
+    assert len(picked.jobs) == picked.hurried == AHEAD_JOBS
+    with system_db.transaction() as session:
+        assert not backlog.pick(session, "Tiny", 0, ahead=100).jobs, "its advance is used up, also in the database"
+    paid_back = pick(world, AHEAD_JOBS, run=AHEAD_JOBS)
+    assert Counter(tenants_of(world, paid_back)) == {"early": AHEAD_JOBS}
     assert Counter(tenants_of(world, pick(world, 8))) == {"early": 4, "late": 4}
 
 
