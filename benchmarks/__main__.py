@@ -25,6 +25,7 @@ NAMES = (
     "submit",
     "dispatch",
     "overhead_pipeline",
+    "polling",
 )
 DOCS = ROOT / "docs" / "benchmarks"
 

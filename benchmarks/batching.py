@@ -21,7 +21,7 @@ from benchmarks import figures, model, options
 from benchmarks.contest import Arms, Outcome
 from benchmarks.ratios import median_ratio, turns
 from benchmarks.stack import Stack
-from benchmarks.workload import requests
+from benchmarks.workload import few, requests
 from registry.deployments import EngineSettings
 
 RANK = 16
@@ -31,9 +31,6 @@ EQUAL_HELD = (32, 128)
 ALL = ("one", "micro", "celery-8", "celery-32", "celery-128", "script", "sorted", "lorry", "lorry-32", "lorry-128")
 MAIN = ("celery-8", "script", "sorted", "lorry")
 BOUNDS = ("script", "sorted", "lorry")
-ONE_SHARE = 8
-"""`one` gets the first eighth of the jobs: its rate does not depend on how many follow, and it would take for ever."""
-
 Rates = dict[str, list[float]]
 
 
@@ -59,7 +56,7 @@ def race(arms: Arms, case: Case, pairs: int) -> dict[str, list[Outcome]]:
     print(f"{case.name}, {case.jobs} jobs", flush=True)
     for number, name in turns(case.arms, pairs):
         wanted = requests(case.jobs, case.adapters, case.pattern, number)
-        outcome = arms.run(name, wanted[: case.jobs // ONE_SHARE] if name == "one" else wanted)
+        outcome = arms.run(name, few(wanted) if name == "one" else wanted)
         outcomes[name].append(outcome)
         held, live = arms.held_and_live(name)
         print(

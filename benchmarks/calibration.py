@@ -17,7 +17,7 @@ from benchmarks import model
 from benchmarks.simulated_worker import Job
 from benchmarks.simulator import Simulation
 from benchmarks.stack import Stack
-from benchmarks.workload import Request, requests
+from benchmarks.workload import Request, few, requests
 from registry.deployments import EngineSettings
 from registry.settings import Settings
 from registry.sizing import CostModel
@@ -96,7 +96,7 @@ def from_batching(result: Path) -> Calibration:
     raw = json.loads(result.read_text("utf-8"))["raw"]
     cases = [_case(name, arms["lorry"], raw) for name, arms in raw["runs"].items()]
     alone = next(iter(raw["runs"].values()))["one"]
-    steps = [sum(one.max_tokens + 1 for one in wanted) for wanted in cases[0].rounds]
+    steps = [sum(one.max_tokens + 1 for one in few(wanted)) for wanted in cases[0].rounds]
     swaps = [(run["activations"] or 0) * SWAP_S for run in alone]
     single_s = median((run["seconds"] - swap) / count for run, swap, count in zip(alone, swaps, steps, strict=True))
     cost = fit(lambda row_s: CostModel(single_s - row_s, row_s, SWAP_S), cases[0], single_s)

@@ -32,6 +32,11 @@ def requests(
     return [Request(adapter, prompt(random, words), random.randint(*tokens)) for adapter in chosen]
 
 
+def few(wanted: list[Request]) -> list[Request]:
+    """The first eighth, for an arm that runs one job at a time: its rate does not depend on how many follow."""
+    return wanted[: len(wanted) // 8]
+
+
 def prompt(random: Random, words: int) -> str:
     """A prompt that no other one equals."""
     return f"{random.randrange(10**6)} " + " ".join(random.choices(WORDS, k=words))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import psycopg
 from sqlalchemy import Engine, create_engine, event, text
@@ -21,6 +22,15 @@ API_ROLE = "lorry_api"
 SYSTEM_ROLE = "lorry_system"
 INGEST_ROLE = "lorry_ingest"
 IDLE_TRANSACTION_MS = 10_000
+CONNECT_S = 2
+GONE_SILENT: Final = {
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""A server whose machine or network went away without a word is noticed after about ten seconds."""
 
 
 class Database:
@@ -40,7 +50,7 @@ class Database:
             hide_parameters=True,  # an error's message must not carry tenants' texts
             pool_timeout=5,
             pool_pre_ping=True,
-            connect_args={"options": options, "connect_timeout": 2, "application_name": role},
+            connect_args={"options": options, "connect_timeout": CONNECT_S, "application_name": role, **GONE_SILENT},
         )
         event.listen(self.engine, "handle_error", _drop_details)
 

@@ -11,7 +11,7 @@ import psycopg
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from registry.db import Database
+from registry.db import CONNECT_S, GONE_SILENT, Database
 from registry.errors import Unavailable
 from registry.logs import get_logger
 
@@ -66,7 +66,8 @@ class Waker:
 
 def listen(url: str, *channels: str) -> psycopg.Connection[tuple[object, ...]]:
     """A connection of its own that hears these channels; use `connection.notifies(timeout=…)`."""
-    connection = psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://", 1), autocommit=True)
+    address = url.replace("postgresql+psycopg://", "postgresql://", 1)
+    connection = psycopg.connect(address, autocommit=True, connect_timeout=CONNECT_S, **GONE_SILENT)
     for channel in channels:
         connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
     return connection

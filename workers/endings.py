@@ -37,7 +37,7 @@ class Endings:
             job.done.set_result(None)
             return
         if isinstance(written, HandBack):
-            future = self._writer.hand_back(job.job_id, job.claimed.fence, retried=written.retried)
+            future = self._writer.hand_back(job.job_id, job.claimed.fence, written.spends)
         else:
             future = self._writer.settle(written)
         future.add_done_callback(lambda answer: self._written(job, ending, answer.result()))

@@ -28,6 +28,7 @@ from workers.engine_guard import EngineGuard
 from workers.engine_loop import EngineLoop
 from workers.generation import AdapterRef, Capacity, EngineConfig, Generated, Generation, Residency, Swap
 from workers.probe import dialect
+from workers.probe.environment import set_environment
 from workers.probe.private_names import HOST_NAMES, absent
 from workers.probe.watch import is_gone
 
@@ -47,6 +48,7 @@ class VllmEngine:
         self._pids: frozenset[int] = frozenset()
         self._serial = itertools.count()
         self._swaps: set[asyncio.Task[Swap]] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
         self._lifecycle = threading.Lock()
         self._at_exit: Any = None
 
@@ -61,7 +63,7 @@ class VllmEngine:
             if self._llm is not None:
                 raise EngineStartFailed("The engine runs already: close it before starting it again.")
             try:
-                _set_environment()
+                set_environment()
                 self._runner.call(self._boot())
             except Exception as error:
                 self._shut_down(timeout_s=5.0)
@@ -151,9 +153,13 @@ class VllmEngine:
         # vLLM accepts one id twice; ours must be unique, so that an abort hits this request and no other.
         request_id = f"{generation.request_id}#{next(self._serial)}"
         with self._guard.running(generation.adapter):
+            call = asyncio.ensure_future(dialect.last_output(llm, generation, request_id))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
             try:
-                output = await dialect.last_output(llm, generation, request_id)
+                output = await call
             except asyncio.CancelledError:
+                self._alive()  # it was closed
                 # vLLM aborts by itself, except when the cancel arrives while the request is being handed over.
                 await asyncio.shield(self._abort(llm, request_id))
                 raise
@@ -198,13 +204,19 @@ class VllmEngine:
         if llm is None:
             return
         with suppress(Exception):
-            self._runner.call(dialect.fail_waiting(llm), timeout_s=5.0)
+            self._runner.call(self._end_calls(llm), timeout_s=5.0)
         with suppress(Exception):  # of a dead engine some parts are gone already
             llm.shutdown(timeout=timeout_s)
         for pid in self._pids:
             if not is_gone(pid):
                 os.kill(pid, signal.SIGKILL)
         self._pids = frozenset()
+
+    async def _end_calls(self, llm: Any) -> None:
+        with suppress(Exception):
+            await dialect.fail_waiting(llm)
+        for call in list(self._calls):  # a request that was just being handed over is not among those that vLLM knows
+            call.cancel()
 
     def _alive(self) -> Any:
         llm = self._llm
@@ -226,21 +238,3 @@ class VllmEngine:
             return replies
         self._alive()
         raise EngineError(f"The engine's probe failed in {method} ({type(error).__name__}).") from error
-
-
-def _set_environment() -> None:
-    """vLLM reads these when it is imported or started; its child processes inherit them."""
-    os.environ |= {
-        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # a fork of this threaded process risks copied locks
-        "VLLM_COMPUTE_NANS_IN_LOGITS": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",  # a wrong local path must not turn into a download
-    }
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
-    from vllm.platforms import current_platform
-
-    if current_platform.is_cpu():
-        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # no third process; starts in half the time
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # more threads collapse when the cores are busy elsewhere
-        os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # it would override `kv_cache_bytes`

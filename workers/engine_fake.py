@@ -13,7 +13,6 @@ import os
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +25,7 @@ from registry.errors import (
 )
 from workers.engine_guard import EngineGuard
 from workers.engine_loop import EngineLoop
-from workers.fake_markers import Marker, adapter_fails, prompt_reader
+from workers.fake_markers import Marker, adapter_fails, digest, prompt_reader
 from workers.generation import AdapterRef, Capacity, EngineConfig, Generated, Generation, Residency, Swap
 
 
@@ -41,6 +40,7 @@ class _Run:
     staged: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     aborted: dict[int, int] = field(default_factory=dict)
     dead: asyncio.Event = field(default_factory=asyncio.Event)
+    hung: bool = False
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -191,12 +191,15 @@ class FakeEngine:
             os._exit(139)
         if Marker.DEATH in text:
             run.dead.set()
+        run.hung |= Marker.HANG in text
         if Marker.FAIL in text or (Marker.FAIL_ONCE in text and text not in self._seen):
             self._seen.add(text)
             raise GenerationFailed("The engine lost this request (marker); try it again.")
 
     async def _steps(self, run: _Run, count: int) -> None:
         """Let `count` steps pass. Raises EngineDead as soon as the engine dies."""
+        if run.hung:
+            await run.dead.wait()
         if self.step_s and count and not run.dead.is_set():
             try:
                 await asyncio.wait_for(run.dead.wait(), self.step_s * count)
@@ -221,6 +224,8 @@ class FakeEngine:
     async def live_adapters(self) -> frozenset[int]:
         """See `Engine.live_adapters`."""
         run = self._alive()
+        if run.hung:
+            await run.dead.wait()
         return run.guard.running_adapters.union(run.aborted.values())
 
     async def scrub(self) -> None:
@@ -239,9 +244,3 @@ class FakeEngine:
         if self._run is None or self._run.dead.is_set():
             raise EngineDead("The engine is not running: start it (after `close`, if it died).")
         return self._run
-
-
-def digest(generation: Generation) -> str:
-    """The answer to a prompt: 16 hexadecimal digits of adapter name (or `base`) and prompt ids."""
-    who = generation.adapter.name if generation.adapter is not None else "base"
-    return sha256(f"{who}\0{generation.prompt_token_ids}".encode()).hexdigest()[:16]

@@ -1,6 +1,5 @@
-"""Words that make the fake engine fail on purpose, in a prompt's text or in an adapter's configuration.
-
-They mean nothing to the real engine.
+"""What the fake engine answers, and words that make it fail on purpose: in a prompt's text or in an adapter's
+configuration. They mean nothing to the real engine.
 """
 
 from __future__ import annotations
@@ -8,7 +7,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
+
+from workers.generation import Generation
 
 LOAD_FAILS_KEY = "fake_load_fails"
 """True in an adapter's adapter_config.json: loading it raises AdapterLoadFailed."""
@@ -23,6 +25,8 @@ class Marker(StrEnum):
     """As above, but the same prompt succeeds at its next try on this engine."""
     DEATH = "[[fake:engine-death]]"
     """The engine dies with everything in it (EngineDead) until it is closed and started again."""
+    HANG = "[[fake:hang]]"
+    """The engine never answers again, neither this request nor any other, and does not die."""
     POISON = "[[fake:poison]]"
     """The whole process exits at once with code 139, as a segmentation fault would end it."""
     CORRUPT = "[[fake:corrupt]]"
@@ -49,3 +53,9 @@ def prompt_reader(model_path: Path) -> Callable[[tuple[int, ...]], str]:
 
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     return lambda token_ids: str(tokenizer.decode(list(token_ids)))
+
+
+def digest(generation: Generation) -> str:
+    """The answer to a prompt: 16 hexadecimal digits of adapter name (or `base`) and prompt ids."""
+    who = generation.adapter.name if generation.adapter is not None else "base"
+    return sha256(f"{who}\0{generation.prompt_token_ids}".encode()).hexdigest()[:16]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -101,6 +104,7 @@ class GpuWorker:
         self._planner = Planner(self._engine, rules, Store(settings.store_dir), self._writer, self._restart_engine)
         self._outlook = Outlook(self._database, deployment.name, self._planner)
         self.failed = threading.Event()
+        self._starting = threading.Event()
         self.traffic = Traffic(serves.capacity)
         self._in_hand = InHand()
         self._closing = threading.Lock()
@@ -181,9 +185,23 @@ class GpuWorker:
     @property
     def signs(self) -> Signs:
         """What `watchdog` looks at."""
-        return Signs(self.traffic, asked=self.presence.asked_to_drain, failed=self.failed)
+        return Signs(self.traffic, self.presence.asked_to_drain, self.failed, self._call_engine, self._kill_engine)
+
+    def _call_engine(self) -> Future[Any]:
+        """Something that the engine answers between two steps. It is not asked while it starts."""
+        if self._starting.is_set():
+            answer: Future[Any] = Future()
+            answer.set_result(None)
+            return answer
+        return asyncio.run_coroutine_threadsafe(self._engine.live_adapters(), self._engine.loop)
+
+    def _kill_engine(self) -> None:
+        """Whatever is in it ends with EngineDead, and the planner has it started again."""
+        _log.error("the engine does not answer; it is killed")
+        self._engine.close(0.0)
 
     def _restart_engine(self) -> None:
+        self._starting.set()
         threading.Thread(target=self._start_again, name="engine-restart", daemon=True).start()
 
     def _start_again(self) -> None:
@@ -195,6 +213,7 @@ class GpuWorker:
                 _log.error("the engine did not start again", attempt=attempt, error=error.message)
             else:
                 _log.info("the engine runs again", attempt=attempt)
+                self._starting.clear()
                 self._planner.resume()
                 return
         self.failed.set()

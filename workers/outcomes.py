@@ -2,7 +2,8 @@
 
 Generated                     -> succeeded
 GenerationFailed, first time  -> handed back, one attempt spent
-EngineDead, HandBack          -> handed back unharmed
+EngineDead                    -> handed back with a crash counted, from then on alone; the third time failed
+HandBack                      -> handed back unharmed
 any other LorryError          -> failed with the error's code
 Gone                          -> nothing: the row was cancelled or belongs to somebody else
 """
@@ -12,21 +13,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from registry.errors import EngineDead, GenerationFailed, LorryError
-from registry.transitions import Outcome
+from registry.errors import EngineDead, GenerationFailed, LorryError, WorkerLost
+from registry.transitions import MAX_CRASHES, Outcome, Spends
 from workers.generation import Generated
 from workers.held import HeldJob
 
 ANOTHER_TENANTS = "another tenant's adapter"
+LOST = "The engine died each time this job ran, at last with nothing beside it. Change the document."
 MAX_ATTEMPTS = 2
 """A request that the engine lost is tried once more."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandBack:
-    """The job returns to the backlog. `retried` spends an attempt."""
+    """The job returns to the backlog. Who spends too much does not: see `conclude`."""
 
-    retried: bool = False
+    spends: Spends = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,12 @@ def conclude(job: HeldJob, ending: Ending, *, stalled_ms: float) -> Outcome | Ha
             return None
         case HandBack():
             return ending
-        case EngineDead():
-            return HandBack()
+        case EngineDead() if job.claimed.crashes + 1 < MAX_CRASHES:
+            return HandBack("crash")
+        case EngineDead():  # it ran alone: who has crashes does
+            return failed(job.claimed.job_id, job.claimed.fence, WorkerLost(LOST))
         case GenerationFailed() if job.claimed.attempts + 1 < MAX_ATTEMPTS:
-            return HandBack(retried=True)
+            return HandBack("attempt")
         case LorryError():
             return failed(job.claimed.job_id, job.claimed.fence, ending)
         case _:

@@ -210,8 +210,7 @@ class Planner:
 
     def _stop_jobs(self, job_ids: Iterable[uuid.UUID], ending: Ending) -> None:
         for job_id in job_ids:
-            waiting = self._waiting.take(job_id)
-            if waiting is not None:
+            if (waiting := self._waiting.take(job_id)) is not None:
                 self._endings.end(waiting, ending)
             else:
                 self._runs.stop(job_id, ending)
@@ -235,7 +234,8 @@ class Planner:
             return
         self._broken = True
         _log.error("the engine died; its jobs are handed back")
-        self._stop_jobs(self.held_ids(), HandBack())
+        self._stop_jobs([job.job_id for job in self._waiting], HandBack())
+        self._stop_jobs(self._runs.ids, EngineDead("The engine died while this job was in it."))
         self._work.stop()
         self._on_dead()
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -22,13 +22,14 @@ from registry import adapter_states, explanations, failpoints, metrics, transiti
 from registry.db import Database
 from registry.errors import Unavailable
 from registry.logs import get_logger
-from registry.transitions import Claimed, ClaimedAdapter, Division, Outcome
+from registry.transitions import Claimed, ClaimedAdapter, Division, Outcome, Spends
 
 GATHER_S = 0.005
 """How long the first write of a group waits for company."""
 MAX_GROUP = 512
 RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
-ORDER = ("settle", "divide", "quarantine", "blame", "back", "retry", "start", "claim", "explain")
+BACK: dict[str, Spends] = {f"back, {spends}": spends for spends in get_args(Spends)}
+ORDER = ("settle", "divide", "quarantine", "blame", *BACK, "start", "claim", "explain")
 """Endings first: a job that is handed back may be claimed again in the same breath."""
 REFUSALS = (SQLAlchemyError, ValueError, TypeError)
 """What one bad write can bring: the database or the JSON encoder will not have it."""
@@ -89,9 +90,9 @@ class Writer:
         """Return a job to the backlog with its document in parts. False: it was fenced off."""
         return self._put(_Write("divide", division.job_id, division))
 
-    def hand_back(self, job_id: uuid.UUID, fence: int, *, retried: bool) -> Future[bool | None]:
+    def hand_back(self, job_id: uuid.UUID, fence: int, spends: Spends = "nothing") -> Future[bool | None]:
         """Return a job to the backlog. False: it was fenced off."""
-        return self._put(_Write("retry" if retried else "back", job_id, (job_id, fence)))
+        return self._put(_Write(f"back, {spends}", job_id, (job_id, fence)))
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Write what is there, then stop."""
@@ -186,7 +187,7 @@ class Writer:
         elif kind == "divide":
             done = {division.job_id for division in payloads if transitions.divide(session, division)}
         else:
-            done = transitions.hand_back(session, payloads, retried=kind == "retry")
+            done = transitions.hand_back(session, payloads, spends=BACK[kind])
         fenced = len(writes) - len(done)
         if kind == "settle":
             for outcome in payloads:

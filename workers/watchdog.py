@@ -1,6 +1,7 @@
 """Noticing that this worker has to leave: asked to, its engine will not start, it takes nothing, it is too large.
 
-It only looks and says so, once; how the process then ends is `leaving`'s.
+It only looks and says so, once; how the process then ends is `leaving`'s. An engine that hangs is killed: then it is an
+engine that died.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from celery import Celery
 
@@ -50,11 +53,17 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What a worker shows of itself. `asked`: an operator wants it to leave. `failed`: its engine will not start."""
+    """What a worker shows of itself. `asked`: an operator wants it to leave. `failed`: its engine will not start.
+
+    `call`: asks the engine something easy; the future is set when it has answered, or has said that it cannot. `kill`:
+    ends the engine.
+    """
 
     traffic: Traffic
     asked: threading.Event
     failed: threading.Event
+    call: Callable[[], Future[Any]]
+    kill: Callable[[], None]
 
 
 class Wedge:
@@ -81,6 +90,30 @@ class Wedge:
         return now_s - self._since_s >= self._after_s
 
 
+class Pulse:
+    """Says when the engine has not answered for `after_s`: a device that hangs keeps its requests without an error."""
+
+    def __init__(self, call: Callable[[], Future[Any]], after_s: float) -> None:
+        self._call = call
+        self._after_s = after_s
+        self._answer: Future[Any] | None = None
+        self._called_at_s = self._looked_at_s = 0.0
+
+    def is_lost(self, now_s: float) -> bool:
+        """Look for the last call's answer, or call again. A long gap between two looks proves nothing: we slept."""
+        late = now_s - self._looked_at_s > max(3 * MEASURE_S, self._after_s / 2)
+        self._looked_at_s = now_s
+        if self._answer is None or self._answer.done():
+            self._answer = self._call()
+            late = True
+        if late:
+            self._called_at_s = now_s
+        lost = now_s - self._called_at_s >= self._after_s
+        if lost:
+            self._answer = None
+        return lost
+
+
 class Watchdog:
     """One thread. `leave(code, why)` is called at most once."""
 
@@ -97,6 +130,7 @@ class Watchdog:
         self._signs = signs
         self._leave = leave
         self._wedge = Wedge(signs.traffic, settings.wedged_after_s)
+        self._pulse = Pulse(signs.call, settings.wedged_after_s)
         limit_gib = settings.worker_rss_limit_gib
         self._limit_bytes = None if limit_gib is None else int(limit_gib * _GIB)
         self._every_s = min(MEASURE_S, settings.wedged_after_s / 4)
@@ -118,6 +152,8 @@ class Watchdog:
         self._due_s = now_s + self._every_s
         if self._limit_bytes is not None and family.resident_bytes(os.getpid()) > self._limit_bytes:
             return START_ANEW, "its memory has grown beyond LORRY_WORKER_RSS_LIMIT_GIB"
+        if self._pulse.is_lost(now_s):
+            self._signs.kill()
         if self._wedge.is_stuck(now_s, self._waiting()):
             return START_ANEW, "it takes nothing from a queue that has jobs"
         return None

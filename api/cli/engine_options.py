@@ -11,6 +11,8 @@ from registry.models.bases import RANK_CEILINGS
 
 _PANEL = "Engine"
 DEFAULT = EngineSettings()
+AUTO = "auto"
+"""Slots and host copies: as many as fit, counted by the worker when it starts."""
 
 Dtype = Annotated[
     Literal["bfloat16", "float16", "float32"],
@@ -22,7 +24,7 @@ MaxNumSeqs = Annotated[int, typer.Option(help="Jobs in the running batch.", rich
 
 def number_or_auto(value: str | int | None) -> int | None:
     """`auto` is None: the worker counts what fits when it starts."""
-    if value is None or str(value) == "auto":
+    if value is None or str(value) == AUTO:
         return None
     try:
         return int(value)

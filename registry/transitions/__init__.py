@@ -3,17 +3,19 @@
 The first arrow, queued -> dispatched, is the pick: `registry.backlog.pick`.
 """
 
-from registry.transitions.back import hand_back, let_go, message_lost, rescue, unsend
+from registry.transitions.back import MAX_CRASHES, Spends, hand_back, let_go, message_lost, rescue, unsend
 from registry.transitions.claim import Claimed, ClaimedAdapter, claim, start
 from registry.transitions.ends import cancel, cancel_lines, expire, fail_unavailable
 from registry.transitions.parts import Division, divide, end_with_parts, release, sweep
 from registry.transitions.settle import Outcome, settle
 
 __all__ = [
+    "MAX_CRASHES",
     "Claimed",
     "ClaimedAdapter",
     "Division",
     "Outcome",
+    "Spends",
     "cancel",
     "cancel_lines",
     "claim",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Literal
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -11,13 +12,14 @@ from sqlalchemy.orm import Session
 from registry.transitions.tallied import tallied
 
 MAX_CRASHES = 3
-"""A job that was in the engine at this many worker deaths, the last one alone, fails as `worker_lost`."""
+"""A job that was in the engine at this many deaths, the last one alone, fails as `worker_lost`."""
 
 WAIT_AGAIN = "state = 'queued', worker = NULL, claimed_at = NULL, started_at = NULL, dispatched_at = NULL, turn = NULL"
 
 # Only this module's constants enter the statements' text; a caller's values are bound parameters.
 _HAND_BACK = text(f"""
-UPDATE jobs SET {WAIT_AGAIN}, attempts = attempts + :attempts
+UPDATE jobs SET {WAIT_AGAIN}, attempts = attempts + (:spends = 'attempt')::int,
+    crashes = crashes + (:spends = 'crash')::int
 FROM unnest(cast(:ids AS uuid[]), cast(:fences AS integer[])) AS mine (id, fence)
 WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND jobs.state IN ('running')
 RETURNING jobs.id
@@ -60,10 +62,14 @@ UPDATE jobs SET {WAIT_AGAIN} FROM lost WHERE jobs.id = lost.id AND jobs.state IN
 """)  # noqa: S608
 
 
-def hand_back(session: Session, jobs: Sequence[tuple[uuid.UUID, int]], *, retried: bool = False) -> set[uuid.UUID]:
-    """Give (id, fence) pairs back unharmed: a drain, a dead engine, no room. `retried` spends one attempt."""
+Spends = Literal["nothing", "attempt", "crash"]
+
+
+def hand_back(session: Session, jobs: Sequence[tuple[uuid.UUID, int]], *, spends: Spends = "nothing") -> set[uuid.UUID]:
+    """Give (id, fence) pairs back: a drain or no room, a request that the engine lost (spends an attempt), an engine
+    that died with them inside (counts as a crash)."""
     ids, fences = [job_id for job_id, _ in jobs], [fence for _, fence in jobs]
-    return set(session.scalars(_HAND_BACK, {"ids": ids, "fences": fences, "attempts": int(retried)}))
+    return set(session.scalars(_HAND_BACK, {"ids": ids, "fences": fences, "spends": spends}))
 
 
 def rescue(session: Session, worker: uuid.UUID) -> tuple[set[uuid.UUID], set[uuid.UUID]]:

@@ -22,7 +22,7 @@ from tests.e2e.crew import eventually
 from tests.faults.cluster import Cluster
 from tests.faults.load import CANARY
 from tests.faults.servers import kept_by_broker
-from workers.engine_fake import digest
+from workers.fake_markers import digest
 from workers.preparation import Preparation
 
 SECRETS = re.compile(rb"whsec_[A-Za-z0-9+/=]{8,}|lorry_[a-z0-9]{8}_[A-Za-z0-9_-]{20,}|" + CANARY.encode())

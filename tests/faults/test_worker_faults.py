@@ -13,6 +13,7 @@ from registry.failpoints import EXIT_CODE
 from tests.e2e.crew import Member, eventually
 from tests.faults.checker import count, settled
 from tests.faults.cluster import Cluster, took
+from workers.fake_markers import Marker
 
 _RUNNING_ON = text("SELECT count(*) FROM jobs WHERE worker = :worker AND state = 'running'")
 _LIVE_ON = text("SELECT count(*) FROM jobs WHERE worker = :worker AND state = 'running' AND started_at IS NOT NULL")
@@ -100,3 +101,21 @@ def test_row_9_a_poisonous_job_fails_alone_after_three_deaths(cluster: Cluster) 
     assert cluster.world.row(poison[0])["error_code"] == "worker_lost"
     assert deaths <= 4
     assert {cluster.world.state(job) for job in harmless} == {"succeeded"}
+
+
+@pytest.mark.parametrize("marker", [Marker.DEATH, Marker.HANG], ids=["dies", "hangs"])
+def test_a_job_that_kills_or_hangs_its_engine_fails_alone_and_the_worker_goes_on(
+    cluster: Cluster, marker: Marker
+) -> None:
+    base = f"Frail-{marker.name.lower()}"
+    cluster.world.base(base)
+    worker = cluster.victim("7", deployment=base, LORRY_WEDGED_AFTER_S="1")
+    harmless = cluster.load.submit(20, models=[base])
+    poison = cluster.load.submit(1, models=[base], document=marker, ends=["failed"])
+    later = cluster.load.submit(20, models=[base])
+    settled(cluster)
+    assert cluster.world.row(poison[0])["error_code"] == "worker_lost"
+    assert {cluster.world.state(job) for job in [*harmless, *later]} == {"succeeded"}
+    assert worker.process.poll() is None, "an engine is started again, not the process"
+    worker.terminate()
+    assert worker.exit_code() == 0

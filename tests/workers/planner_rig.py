@@ -13,7 +13,7 @@ from typing import Any
 
 from registry import adapter_files
 from registry.store import Store
-from registry.transitions import ClaimedAdapter, Outcome
+from registry.transitions import ClaimedAdapter, Outcome, Spends
 from tests.tiny_base import make_adapter_dir
 from tests.workers.held_jobs import held_job
 from workers.engine_fake import FakeEngine
@@ -30,7 +30,7 @@ class RecordingWriter:
 
     def __init__(self) -> None:
         self.outcomes: dict[uuid.UUID, Outcome] = {}
-        self.handed_back: dict[uuid.UUID, bool] = {}
+        self.handed_back: dict[uuid.UUID, Spends] = {}
         self.refused: set[uuid.UUID] = set()
         self.gone: set[uuid.UUID] = set()
         self.started: list[uuid.UUID] = []
@@ -63,8 +63,8 @@ class RecordingWriter:
         self.outcomes[outcome.job_id] = outcome
         return _done(True)
 
-    def hand_back(self, job_id: uuid.UUID, fence: int, *, retried: bool) -> Future[bool | None]:
-        self.handed_back[job_id] = retried
+    def hand_back(self, job_id: uuid.UUID, fence: int, spends: Spends = "nothing") -> Future[bool | None]:
+        self.handed_back[job_id] = spends
         return _done(True)
 
 

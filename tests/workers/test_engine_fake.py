@@ -11,8 +11,7 @@ import pytest
 
 from registry.errors import AdapterLoadFailed, EngineDead, GenerationFailed
 from tests.workers.engine_rig import Rig
-from workers.engine_fake import digest
-from workers.fake_markers import LOAD_FAILS_KEY, Marker
+from workers.fake_markers import LOAD_FAILS_KEY, Marker, digest
 
 
 def test_the_answer_tells_which_adapter_served_which_prompt(fake_rig: Rig) -> None:

@@ -91,7 +91,8 @@ def test_after_an_engine_death_the_worker_goes_on(make: Make, world: World) -> N
     killer = world.job(document=Marker.DEATH)
     world.pick()
     run_all(worker, [killer])
-    assert (world.state(killer), world.row(killer)["attempts"]) == ("queued", 0)
+    row = world.row(killer)
+    assert (row["state"], row["attempts"], row["crashes"]) == ("queued", 0, 1)
     with world.db.transaction() as session:
         cancel(session, "acme", killer)
     after = world.job()

@@ -13,6 +13,7 @@ from registry.errors import (
     LorryError,
     OutputCorrupted,
 )
+from registry.transitions import MAX_CRASHES
 from tests.workers.held_jobs import held_job
 from workers.generation import Generated, Swap
 from workers.held import HeldJob, SwapRecord
@@ -21,9 +22,9 @@ from workers.outcomes import Ending, Gone, HandBack, Outcome, conclude, failed
 DONE = Generated("text", "stop", 7, 3, 0, 0.5, 20.0, 30.0, 1.0, corrupted=False)
 
 
-def ran(adapter: int = 1, *, attempts: int = 0) -> HeldJob:
+def ran(adapter: int = 1, *, attempts: int = 0, crashes: int = 0) -> HeldJob:
     """Held at 10 s, in the engine from 12 s on with three beside it."""
-    job = held_job(adapter, held_at_s=10.0, attempts=attempts)
+    job = held_job(adapter, held_at_s=10.0, attempts=attempts, crashes=crashes)
     job.engine_ms = 250.0
     job.admitted_at_s, job.batch_jobs, job.batch_adapters = 12.0, 4, 2
     return job
@@ -40,15 +41,21 @@ def test_an_error_of_the_jobs_own_fails_it_with_its_code(error: type[LorryError]
 
 
 def test_a_lost_request_is_tried_once_more() -> None:
-    assert written(ran(), GenerationFailed("lost")) == HandBack(retried=True)
+    assert written(ran(), GenerationFailed("lost")) == HandBack("attempt")
     outcome = written(ran(attempts=1), GenerationFailed("lost"))
     assert isinstance(outcome, Outcome)
     assert outcome.error_code == "generation_failed"
 
 
-@pytest.mark.parametrize("ending", [EngineDead("gone"), HandBack()])
-def test_a_dead_engine_and_a_drain_spend_no_attempt(ending: Ending) -> None:
-    assert written(ran(attempts=1), ending) == HandBack(retried=False)
+def test_a_drain_spends_nothing() -> None:
+    assert written(ran(attempts=1, crashes=2), HandBack()) == HandBack("nothing")
+
+
+def test_a_dead_engine_counts_as_a_crash_and_the_last_one_alone_fails_the_job() -> None:
+    assert written(ran(attempts=1), EngineDead("gone")) == HandBack("crash")
+    outcome = written(ran(crashes=MAX_CRASHES - 1), EngineDead("gone"))
+    assert isinstance(outcome, Outcome)
+    assert (outcome.state, outcome.error_code) == ("failed", "worker_lost")
 
 
 def test_of_a_job_that_is_somebody_elses_nothing_is_written() -> None:

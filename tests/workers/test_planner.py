@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.workers.planner_rig import PlannerRig, finish
-from workers.engine_fake import digest
-from workers.fake_markers import LOAD_FAILS_KEY
+from workers.fake_markers import LOAD_FAILS_KEY, digest
 from workers.held import HeldJob
 from workers.policy import Rules
 
@@ -186,7 +185,7 @@ def test_a_drain_hands_back_what_waits_and_lets_live_jobs_finish(make: Make) -> 
     rig.hold(late)
     finish(live, waiting, late)
     assert ends(rig, [live]) == ["succeeded"]
-    assert rig.writer.handed_back == {waiting.job_id: False, late.job_id: False}
+    assert rig.writer.handed_back == {waiting.job_id: "nothing", late.job_id: "nothing"}
 
 
 def test_a_drain_hands_back_live_jobs_when_the_grace_is_over(make: Make) -> None:
@@ -196,7 +195,7 @@ def test_a_drain_hands_back_live_jobs_when_the_grace_is_over(make: Make) -> None
     rig.live(1)
     rig.planner.drain(grace_s=0.05)
     finish(live)
-    assert rig.writer.handed_back == {live.job_id: False}
+    assert rig.writer.handed_back == {live.job_id: "nothing"}
 
 
 def test_a_result_that_the_registry_refuses_spends_an_attempt_then_fails(make: Make) -> None:
@@ -205,7 +204,7 @@ def test_a_result_that_the_registry_refuses_spends_an_attempt_then_fails(make: M
     rig.writer.refused = {first.job_id, second.job_id}
     rig.hold(first, second)
     finish(first, second)
-    assert rig.writer.handed_back == {first.job_id: True}
+    assert rig.writer.handed_back == {first.job_id: "attempt"}
     assert ends(rig, [second]) == ["generation_failed"]
 
 

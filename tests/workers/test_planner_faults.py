@@ -31,7 +31,7 @@ def restart(rig: PlannerRig) -> None:
     rig.planner.resume()
 
 
-def test_a_dead_engine_hands_back_every_job_unharmed(rig: PlannerRig) -> None:
+def test_a_dead_engine_hands_back_every_job_and_suspects_those_that_were_in_it(rig: PlannerRig) -> None:
     jobs = [rig.job(adapter) for adapter in (1, 2, 3, 0) for _ in range(5)]
     rig.hold(*jobs)
     rig.live(8)
@@ -39,9 +39,10 @@ def test_a_dead_engine_hands_back_every_job_unharmed(rig: PlannerRig) -> None:
     killer.claimed = replace(killer.claimed, turn=0)
     rig.hold(killer)
     finish(*jobs, killer)
-    ended = rig.writer.handed_back | dict.fromkeys(rig.writer.outcomes, False)
+    ended = rig.writer.handed_back | dict.fromkeys(rig.writer.outcomes, "nothing")
     assert set(ended) == {job.job_id for job in [*jobs, killer]}
-    assert not any(rig.writer.handed_back.values()), "no attempt is spent"
+    assert set(rig.writer.handed_back.values()) <= {"nothing", "crash"}, "no attempt is spent"
+    assert rig.writer.handed_back[killer.job_id] == "crash"
     assert rig.died.is_set()
     assert {outcome.state for outcome in rig.writer.outcomes.values()} <= {"succeeded"}
 
@@ -75,7 +76,7 @@ def test_a_job_between_its_start_and_the_engine_does_not_meet_the_next_engine(ri
     if not pending.cancelled():
         pending.set_result(True)
     finish(caught)
-    assert rig.writer.handed_back == {killer.job_id: False, caught.job_id: False}
+    assert rig.writer.handed_back == {killer.job_id: "crash", caught.job_id: "crash"}
 
 
 def test_a_drain_of_a_dead_engine_hands_back_what_came_meanwhile(rig: PlannerRig) -> None:
@@ -86,7 +87,7 @@ def test_a_drain_of_a_dead_engine_hands_back_what_came_meanwhile(rig: PlannerRig
     rig.hold(late)
     rig.planner.drain(0)
     finish(late)
-    assert rig.writer.handed_back == {killer.job_id: False, late.job_id: False}
+    assert rig.writer.handed_back == {killer.job_id: "crash", late.job_id: "nothing"}
 
 
 def test_a_lost_request_spends_an_attempt_and_a_second_loss_fails(rig: PlannerRig) -> None:
@@ -94,7 +95,7 @@ def test_a_lost_request_spends_an_attempt_and_a_second_loss_fails(rig: PlannerRi
     other = rig.job(1)
     rig.hold(first, again, other)
     finish(first, again, other)
-    assert rig.writer.handed_back == {first.job_id: True}
+    assert rig.writer.handed_back == {first.job_id: "attempt"}
     assert ends(rig, [again, other]) == ["generation_failed", "succeeded"]
 
 
@@ -122,7 +123,7 @@ def test_a_corrupted_job_is_handed_back_when_the_worker_drains(rig: PlannerRig) 
     rig.live(1)
     rig.planner.drain(grace_s=5)
     finish(bad)
-    assert rig.writer.handed_back == {bad.job_id: False}
+    assert rig.writer.handed_back == {bad.job_id: "nothing"}
 
 
 def test_a_scrub_that_comes_too_early_is_tried_again(rig: PlannerRig, monkeypatch: pytest.MonkeyPatch) -> None:

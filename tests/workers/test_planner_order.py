@@ -89,7 +89,7 @@ def test_jobs_that_cannot_start_and_keep_others_out_are_handed_back_unharmed(mak
     waiting = [rig.job(adapter) for adapter in (2, 3, 4)]
     rig.hold(*waiting)
     finish(waiting[2])
-    assert rig.writer.handed_back == {waiting[2].job_id: False}
+    assert rig.writer.handed_back == {waiting[2].job_id: "nothing"}
     finish(running, *waiting)
     assert ends(rig, [running, *waiting[:2]]) == ["succeeded"] * 3
 
@@ -127,7 +127,7 @@ def test_a_defect_in_the_policy_hands_jobs_back_and_the_planner_goes_on(
         broken.setattr(policy, "decide", breaks)
         rig.hold(job := rig.job(1))
         finish(job)
-    assert rig.writer.handed_back == {job.job_id: False}
+    assert rig.writer.handed_back == {job.job_id: "nothing"}
     rig.hold(after := rig.job(1))
     finish(after)
     assert ends(rig, [after]) == ["succeeded"]
@@ -147,7 +147,7 @@ def test_a_swap_that_breaks_off_spends_an_attempt_and_the_planner_goes_on(
         first, second = rig.job(1), rig.job(2, attempts=1)
         rig.hold(first, second)
         finish(first, second)
-    assert rig.writer.handed_back == {first.job_id: True}
+    assert rig.writer.handed_back == {first.job_id: "attempt"}
     assert ends(rig, [second]) == ["generation_failed"], "not the adapter's fault"
     rig.hold(after := rig.job(1))
     finish(after)
@@ -163,7 +163,7 @@ def test_a_difference_between_book_and_engine_is_mended_counted_and_harms_nobody
     rig.live(2)
     rig.engine._run.slots.pop(1)  # the engine lost it
     finish(first)
-    assert rig.writer.handed_back == {first.job_id: False}
+    assert rig.writer.handed_back == {first.job_id: "nothing"}
     until(lambda: rig.planner.report().residency["differences"] == 1)
     rig.hold(again := rig.job(1))
     finish(bystander, again)
@@ -182,7 +182,7 @@ def test_a_request_that_the_engine_refuses_against_our_books_leads_to_an_audit(m
     asyncio.run_coroutine_threadsafe(lose(), rig.engine.loop).result(5)
     rig.hold(second := rig.job(1))
     finish(second)
-    assert rig.writer.handed_back == {second.job_id: True}
+    assert rig.writer.handed_back == {second.job_id: "attempt"}
     until(lambda: rig.planner.report().residency["differences"] == 1)
     rig.hold(third := rig.job(1))
     finish(third)

@@ -106,8 +106,8 @@ def test_writes_of_all_kinds_share_one_transaction(
     writer.claim(uuid.uuid4())
     assert gate.waiting.wait(WITHIN_S)
     writes: list[Future[Any]] = [writer.settle(done(job)) for job in jobs[:10]]
-    writes += [writer.hand_back(job, 1, retried=False) for job in jobs[10:15]]
-    writes += [writer.hand_back(job, 1, retried=True) for job in jobs[15:20]]
+    writes += [writer.hand_back(job, 1) for job in jobs[10:15]]
+    writes += [writer.hand_back(job, 1, "attempt") for job in jobs[15:20]]
     writes += [writer.start(job, 1) for job in jobs[20:]]
     before = len(commits)
     gate.open()
@@ -152,7 +152,7 @@ def test_a_worker_that_was_declared_dead_claims_nothing(
 def test_a_late_write_is_fenced_off_and_changes_nothing(world: World, writing: Callable[..., Writer]) -> None:
     job = running(world, 1)[0]
     writer = writing(world.worker())
-    late = [writer.settle(done(job, fence=0)), writer.start(job, 0), writer.hand_back(job, 0, retried=False)]
+    late = [writer.settle(done(job, fence=0)), writer.start(job, 0), writer.hand_back(job, 0)]
     assert answers(late) == [False] * 3
     assert (world.state(job), world.row(job)["started_at"]) == ("running", None)
 

@@ -6,18 +6,20 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 from celery import Celery
 
 from registry import ids, queues
+from registry.errors import EngineDead
 from registry.settings import Settings
 from tests.workers.planner_rig import until
 from tests.world import World
 from workers import family, watchdog
 from workers.leaving import ORDERLY, START_ANEW
-from workers.watchdog import Signs, Traffic, Watchdog, Wedge
+from workers.watchdog import Pulse, Signs, Traffic, Watchdog, Wedge
 
 
 def looks(wedge: Wedge, *seen: tuple[float, int]) -> list[bool]:
@@ -47,6 +49,43 @@ def test_full_hands_an_empty_queue_and_a_broker_that_hung_prove_nothing() -> Non
     assert not any(looks(Wedge(traffic, 20), *((s, 3) for s in range(0, 1000, 40))))
 
 
+def answered() -> Future[None]:
+    """An engine's prompt answer."""
+    answer: Future[None] = Future()
+    answer.set_result(None)
+    return answer
+
+
+def test_an_engine_that_answers_or_says_that_it_is_dead_is_not_lost() -> None:
+    def refused() -> Future[None]:
+        answer: Future[None] = Future()
+        answer.set_exception(EngineDead("it died"))
+        return answer
+
+    for call in (answered, refused):
+        pulse = Pulse(call, 20)
+        assert not any(pulse.is_lost(second) for second in range(0, 200, 5))
+
+
+def test_an_engine_that_owes_an_answer_for_long_is_lost_and_one_that_was_slow_is_not() -> None:
+    calls: list[Future[None]] = []
+
+    def call() -> Future[None]:
+        calls.append(Future())
+        return calls[-1]
+
+    pulse = Pulse(call, 20)
+    assert not any(pulse.is_lost(second) for second in (0, 5, 10, 15))
+    calls[-1].set_result(None)
+    assert [pulse.is_lost(second) for second in (20, 25, 30, 35, 40, 45)] == [False] * 4 + [True, False]
+    assert len(calls) == 3, "after that it is called anew"
+
+
+def test_a_process_that_slept_itself_does_not_blame_its_engine() -> None:
+    pulse = Pulse(Future, 20)
+    assert [pulse.is_lost(second) for second in (0, 5, 500, 505, 515)] == [False] * 5
+
+
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
@@ -59,7 +98,7 @@ def watch(settings: Settings, celery: Celery, left: list[tuple[int, str]], signs
 
 
 def signs() -> Signs:
-    return Signs(Traffic(8), asked=threading.Event(), failed=threading.Event())
+    return Signs(Traffic(8), asked=threading.Event(), failed=threading.Event(), call=answered, kill=lambda: None)
 
 
 def test_an_operators_wish_and_a_failed_engine_are_seen_at_once(
@@ -83,6 +122,14 @@ def test_a_consumer_that_takes_nothing_from_its_queue_is_noticed(
     until(lambda: left)
     assert left[0][0] == START_ANEW
     assert "queue" in left[0][1]
+
+
+def test_an_engine_that_hangs_is_killed(settings: Settings, celery: Celery, left: list[tuple[int, str]]) -> None:
+    killed = threading.Event()
+    hung = Signs(Traffic(8), asked=threading.Event(), failed=threading.Event(), call=Future, kill=killed.set)
+    watch(settings, celery, left, hung, wedged_after_s=0.4)
+    assert killed.wait(10)
+    assert not left
 
 
 def test_memory_beyond_the_limit_is_noticed(settings: Settings, celery: Celery, left: list[tuple[int, str]]) -> None:

@@ -41,6 +41,14 @@ def test_a_base_comes_with_its_default_deployment_and_aliases(lorry: Lorry, tiny
     }
 
 
+def test_slots_and_host_copies_are_the_workers_to_count_unless_they_are_given(
+    lorry: Lorry, tiny_base_dir: Path
+) -> None:
+    assert lorry("bases", "add", "Tiny", "--path", tiny_base_dir).status == 0
+    (deployment,) = json.loads(lorry("deployments", "list", "--json").out)
+    assert (deployment["max_loras"], deployment["max_cpu_loras"]) == ("auto", "auto")
+
+
 def test_a_deployment_that_is_refused_leaves_no_base_behind(
     lorry: Lorry, tiny_base_dir: Path, system_db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ def test_a_retry_spends_one_attempt(system_db: Database, world: World) -> None:
     job_id = world.job()
     run(world, system_db, started=True)
     with system_db.transaction() as session:
-        transitions.hand_back(session, [(job_id, 1)], retried=True)
+        transitions.hand_back(session, [(job_id, 1)], spends="attempt")
     [claimed] = world.claim(world.worker(), world.pick())
     assert (claimed.attempts, claimed.crashes) == (1, 0)
 
