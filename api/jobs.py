@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from sqlalchemy.orm import Session as OrmSession
 from starlette.concurrency import run_in_threadpool
 
 from api.body import documented, json_body
-from api.deps import Caller, Session, Shared
+from api.deps import Caller, Session, Shared, reads_first
 from api.idempotency import Idempotent, Once
 from api.lists import Page
 from api.services import Services
@@ -121,11 +123,15 @@ def list_jobs(
     return Page.of(views, [view.id for view in views], has_more=len(rows) > limit)
 
 
+def _read(session: OrmSession, caller: KnownCaller, path: Mapping[str, Any]) -> JobView:
+    return job_view(jobs.get(session, caller.tenant_id, ids.from_wire("job", path["job_id"])))
+
+
 @router.get("/jobs/{job_id}")
+@reads_first(_read)
 async def get_job(services: Shared, caller: Caller, job_id: str, request: Request, response: Response) -> JobView:
     """One job: its status, then its output, usage and timing. `Prefer: wait=N` waits up to N seconds for its end."""
-    view = await run_in_threadpool(read_job, services, caller, ids.from_wire("job", job_id))
-    return await _waited(services, caller, view, request, response)
+    return await _waited(services, caller, request.state.read, request, response)
 
 
 @router.post("/jobs/{job_id}/cancel")

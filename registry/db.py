@@ -32,6 +32,8 @@ GONE_SILENT: Final = {
 }
 """A server whose machine or network went away without a word is noticed after about ten seconds."""
 
+_OPEN_TENANT: Final = text("SELECT set_config('lorry.tenant_id', :tenant, true)")
+
 
 class Database:
     """Connections under one role. Row-level security binds `lorry_api`; `lorry_system` sees every tenant."""
@@ -81,7 +83,7 @@ def _drop_details(context: ExceptionContext) -> None:
 
 def open_tenant(session: Session, tenant_id: str) -> None:
     """Let row-level security show this tenant's rows until the transaction ends."""
-    session.execute(text("SELECT set_config('lorry.tenant_id', :tenant, true)"), {"tenant": tenant_id})
+    session.execute(_OPEN_TENANT, {"tenant": tenant_id})
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, insert, select, text
+from sqlalchemy import BindParameter, Row, Select, and_, bindparam, insert, select, text
 from sqlalchemy.orm import Session
 
 from registry.adapters import Resolved
@@ -73,7 +73,7 @@ def input_body(request: JobCreate, max_tokens: int, *, may_lower: bool = False) 
     return body
 
 
-def select_views(tenant_id: str) -> Select[*tuple[Any, ...]]:
+def select_views(tenant_id: str | BindParameter[str]) -> Select[*tuple[Any, ...]]:
     """The columns that `shapes.job_view` reads, of one tenant's jobs."""
     day = _DAY.cast(JobInput.day.type)
     # Texts by a look-up a row: as joins, a planner without fresh statistics reads whole days for a page of jobs.
@@ -108,9 +108,13 @@ def select_views(tenant_id: str) -> Select[*tuple[Any, ...]]:
     )
 
 
+_ONE = select_views(bindparam("tenant")).where(Job.id == bindparam("job"))
+"""Built once: this is what clients poll."""
+
+
 def get(session: Session, tenant_id: str, job_id: uuid.UUID) -> Row[Any]:
     """One job's view row. Raises NotFound, the same for missing and foreign."""
-    row = session.execute(select_views(tenant_id).where(Job.id == job_id)).one_or_none()
+    row = session.execute(_ONE, {"tenant": tenant_id, "job": job_id}).one_or_none()
     if row is None:
         raise NotFound("No such job: check the id.")
     return row

@@ -5,7 +5,8 @@
 2. Adapters get slots in the order in which they began to wait for one. A free slot, or an idle adapter that no job
    needs, is taken at once. Else the adapter longest in its slot stops admitting (drains), once the waiting one has
    waited, and the owner has been served, for `grouping_max_wait_s`. An adapter that came in serves at least one job.
-3. For an adapter that has waited `adapter_max_wait_s` a place in the engine is kept while its slot is being freed.
+3. For an adapter that has waited `adapter_max_wait_s` a place in the engine, and room for its first job's tokens, is
+   kept while its slot is being freed.
 
 So with A adapters waiting for S slots (or places, if fewer) the first job of each is admitted within ceil(A/S) x
 (adapter_max_wait_s + longest request + load), as long as the other S - 1 loads of a round fit between the two waits.
@@ -115,9 +116,17 @@ class Room:
     tokens: int
     prompt_tokens: int
 
-    def has(self, head: Head, live: int) -> bool:
-        """Whether a job may enter. An empty engine takes any."""
-        return live == 0 or (head.tokens <= self.tokens and head.prompt_tokens <= self.prompt_tokens)
+    def without(self, kept: Iterable[Head]) -> Room:
+        """What is left when these have their place."""
+        tokens, prompt_tokens = self.tokens, self.prompt_tokens
+        for head in kept:
+            tokens, prompt_tokens = tokens - head.tokens, prompt_tokens - head.prompt_tokens
+        return Room(tokens, prompt_tokens)
+
+    def has(self, head: Head, live: int, kept: Sequence[Head] = ()) -> bool:
+        """Whether a job may enter beside those for whom room is kept. An empty engine takes any when there are none."""
+        left = self.without(kept)
+        return (live == 0 and not kept) or (head.tokens <= left.tokens and head.prompt_tokens <= left.prompt_tokens)
 
 
 ENDLESS = Room(1 << 40, 1 << 40)
@@ -200,16 +209,18 @@ def _admit(
 ) -> Admit | None:
     """The oldest turn whose adapter may take jobs; before it, the first job of an adapter that has just come in."""
     overdue = {head.adapter for head in scene.order if head.waited_s >= rules.adapter_max_wait_s}
-    claims = sum(head.adapter in overdue for head in scene.wanting)
+    claims = [head for head in scene.wanting if head.adapter in overdue]
     opening = len(scene.draining.union(slot.adapter for slot in scene.unneeded)) + scene.free
-    kept = min(claims, opening) + (loading in overdue)
+    coming = [head for head in scene.order if head.adapter == loading and loading in overdue]
+    kept = [*claims[:opening], *coming]
     closed = scene.draining | {slot.adapter for slot in slots if slot.leaving}
     admitting = {slot.adapter for slot in slots} - closed | {BASE}
     fresh = {slot.adapter for slot in slots if slot.fresh}
     for head in sorted(scene.order, key=lambda head: head.adapter not in fresh):
-        places = rules.max_live if head.adapter in fresh or head.alone else rules.max_live - kept
+        first_of_all = head.adapter in fresh or head.alone
+        places = rules.max_live if first_of_all else rules.max_live - len(kept)
         if head.adapter in admitting and live < places:
-            if not room.has(head, live):
+            if not room.has(head, live, () if first_of_all else kept):
                 return None
             first = all(head.turn <= other.turn for other in scene.order)
             return Admit(head.job, head.adapter, "its turn" if first else "its adapter is in a slot")

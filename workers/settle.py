@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -28,7 +28,8 @@ GATHER_S = 0.005
 """How long the first write of a group waits for company."""
 MAX_GROUP = 512
 RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
-BACK: dict[str, Spends] = {f"back, {spends}": spends for spends in get_args(Spends)}
+BACK: dict[str, Spends] = {"back": "nothing", "retry": "attempt", "crash": "crash"}
+"""Kinds of hand-backs, and what the job spends."""
 ORDER = ("settle", "divide", "quarantine", "blame", *BACK, "start", "claim", "explain")
 """Endings first: a job that is handed back may be claimed again in the same breath."""
 REFUSALS = (SQLAlchemyError, ValueError, TypeError)
@@ -92,7 +93,8 @@ class Writer:
 
     def hand_back(self, job_id: uuid.UUID, fence: int, spends: Spends = "nothing") -> Future[bool | None]:
         """Return a job to the backlog. False: it was fenced off."""
-        return self._put(_Write(f"back, {spends}", job_id, (job_id, fence)))
+        kind = next(kind for kind, spent in BACK.items() if spent == spends)
+        return self._put(_Write(kind, job_id, (job_id, fence)))
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Write what is there, then stop."""

@@ -140,7 +140,7 @@ def pick(
     )
     scene = _scene(session, deployment, wanted, lanes, accounts, {row.adapter_key for row in in_flight}, pace)
     choice = order.choose(scene, wanted, SystemRandom(), ahead)
-    sent = _dispatch(session, deployment, choice)
+    sent = _dispatch(session, deployment, choice) if choice.urgent or choice.lanes else []
     owed: Counter[str] = Counter()
     for row in sent:
         owed[row.tenant_id] += row.owed

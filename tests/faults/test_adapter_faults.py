@@ -89,11 +89,11 @@ def test_row_57_a_hundred_adapters_share_eight_slots_and_none_starves(cluster: C
     for tenant in TENANTS:
         for name in names:
             cluster.world.adapter(tenant, name, base="Many", seed=7)
-    jobs = cluster.load.submit(1000, models=names)
-    eventually(lambda: not count(cluster, _OPEN_OF, ids=jobs), within_s=60)
+    jobs = cluster.load.submit(2000, models=names)
+    eventually(lambda: not count(cluster, _OPEN_OF, ids=jobs), within_s=90)
     with cluster.db.transaction() as session:
         row = session.execute(_LOADS, {"ids": jobs}).one()
     assert row.longest_s < 60
-    assert row.swaps <= len(jobs) / 5
+    assert row.swaps <= len(jobs) / 10
     worker.terminate()
     assert worker.exit_code() == 0

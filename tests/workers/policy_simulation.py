@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from tests.workers.held_jobs import held_job
 from workers import policy
 from workers.held import HeldJob, WaitingRoom
-from workers.policy import BASE, Rules
+from workers.policy import BASE, Room, Rules
 from workers.slots import Slots
 
 TICK_S = 0.25
@@ -31,6 +31,8 @@ class Arrival:
     runs_s: float
     alone: bool = False
     cancelled_after_s: float | None = None
+    output_tokens: int = 1
+    """The prompt is one more."""
     late: int = 0
     """By how many turns it comes behind its place: claims may overtake each other."""
 
@@ -52,6 +54,8 @@ class Simulation:
     rules: Rules
     load_s: float
     bad_adapters: frozenset[int] = frozenset()
+    kv_tokens: int = 1 << 40
+    """What all live jobs together may have; no job has more."""
     now_s: float = 0.0
     adapter_waits: list[Wait] = field(default_factory=list)
     job_waits: list[Wait] = field(default_factory=list)
@@ -81,9 +85,10 @@ class Simulation:
         assert not self._live
         return self
 
-    def bound_s(self, wait: Wait, longest_s: float) -> float:
-        """B of the policy's promise."""
-        rounds = math.ceil(wait.adapters / min(self.rules.max_loras, self.rules.max_live))
+    def bound_s(self, wait: Wait, longest_s: float, most_tokens: int = 1) -> float:
+        """B of the policy's promise: as many adapters at once as slots, places and tokens allow."""
+        at_once = min(self.rules.max_loras, self.rules.max_live, max(1, self.kv_tokens // most_tokens))
+        rounds = math.ceil(wait.adapters / at_once)
         return rounds * (self.rules.adapter_max_wait_s + longest_s + self.load_s)
 
     def _at(self, at_s: float, what: str, about: object) -> None:
@@ -101,7 +106,14 @@ class Simulation:
 
     def _arrive(self, about: tuple[int, Arrival]) -> None:
         turn, arrival = about
-        job = held_job(arrival.adapter, turn, held_at_s=self.now_s, crashes=int(arrival.alone))
+        job = held_job(
+            arrival.adapter,
+            turn,
+            held_at_s=self.now_s,
+            crashes=int(arrival.alone),
+            prompt="p",
+            max_tokens=min(arrival.output_tokens, self.kv_tokens - 1),
+        )
         self._runs_s[job.job_id] = arrival.runs_s
         self.room.add(job)
         self._job_wait[job.job_id] = Wait(self.now_s)
@@ -128,7 +140,11 @@ class Simulation:
         slots = self.slots.views(self.now_s, self.room.next_turns())
         alone = any(job.alone for job in self._live.values())
         heads = self.room.heads(self.now_s)
-        return policy.decide(heads, slots, self.slots.live, self.rules, loading=self._loading, alone=alone)
+        room = Room(self._left(), 1 << 40)
+        return policy.decide(heads, slots, self.slots.live, self.rules, loading=self._loading, alone=alone, room=room)
+
+    def _left(self) -> int:
+        return self.kv_tokens - sum(job.tokens for job in self._live.values())
 
     def _pump(self) -> None:
         for _ in range(10_000):
@@ -197,11 +213,16 @@ class Simulation:
         coming = [head for head in heads if head.adapter not in views and head.adapter != BASE]
         overdue = sum(head.waited_s >= rules.adapter_max_wait_s for head in coming)
         insisting = any(head.waited_s >= rules.patience_s for head in coming if head.adapter != self._loading)
-        for head in heads:
+        kept = sum(head.tokens for head in coming if head.waited_s >= rules.adapter_max_wait_s)
+        fresh = {view.adapter for view in views.values() if view.fresh}
+        for head in sorted(heads, key=lambda head: head.adapter not in fresh):
             if head not in coming and self.slots.live < rules.max_live - overdue:
                 view = views.get(head.adapter)
-                drains = insisting and view is not None and not view.fresh and view.served_s >= rules.patience_s
-                assert drains, f"{head} waits although a place is free"
+                if insisting and view is not None and not view.fresh and view.served_s >= rules.patience_s:
+                    continue  # it drains
+                if (self._live or kept) and head.tokens > self._left() - kept:
+                    break  # it waits for room, and nobody passes it
+                raise AssertionError(f"{head} waits although a place is free")
         if self._loading is None and coming:
             needed = {head.adapter for head in heads}
             assert len(views) == rules.max_loras, "a slot is free"

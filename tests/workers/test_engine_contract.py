@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 
 import pytest
@@ -226,7 +228,7 @@ def test_no_load_ever_happened_inside_a_step(rig: Rig) -> None:
     assert rig.run(rig.engine.residency()).step_time_loads == 0
 
 
-def test_closing_ends_running_requests_and_a_new_start_serves_again(rig: Rig) -> None:
+def test_closing_ends_running_requests_of_an_engine_that_hangs_too_and_a_new_start_serves_again(rig: Rig) -> None:
     """Keep this the last test of the shared engine here: it costs a start."""
 
     async def running() -> None:
@@ -236,9 +238,11 @@ def test_closing_ends_running_requests_and_a_new_start_serves_again(rig: Rig) ->
     loop = rig.engine.loop
     waiting = asyncio.run_coroutine_threadsafe(running(), loop)
     rig.run(asyncio.sleep(0))
+    for pid in getattr(rig.engine, "_pids", ()):
+        os.kill(pid, signal.SIGSTOP)
+    rig.engine.close(0.0)
     rig.engine.close()
-    rig.engine.close()
-    waiting.result(5)
+    waiting.result(10)
     with pytest.raises(EngineDead):
         rig.run(rig.answer())
     rig.engine.start()

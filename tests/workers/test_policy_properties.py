@@ -18,11 +18,11 @@ def quarters(lowest: int, highest: int) -> st.SearchStrategy[float]:
 
 
 @st.composite
-def rules(draw: st.DrawFn, max_live: st.SearchStrategy[int]) -> tuple[Rules, float]:
-    """Rules, and a load time with which the other loads of a round fit between the two waits."""
+def rules(draw: st.DrawFn, max_live: st.SearchStrategy[int], grouping: int = 0) -> tuple[Rules, float]:
+    """Rules, and a load time with which the other loads of a round fit between the two waits. `grouping`: the least."""
     max_loras = draw(st.integers(1, 4))
     load_s = draw(quarters(1, 3))
-    grouping_s = draw(quarters(0, 8))
+    grouping_s = draw(quarters(grouping, 8))
     slack_s = (max_loras - 1) * load_s
     return Rules(draw(max_live), max_loras, grouping_s, grouping_s + slack_s + draw(quarters(1, 12))), load_s
 
@@ -65,10 +65,24 @@ def test_an_adapter_without_a_slot_is_served_within_the_bound(
 
 
 @stories
-@given(rules(st.just(1000)), arrivals(), BAD_ADAPTERS)
+@given(rules(st.integers(1, 6)), arrivals(output_tokens=st.integers(1, 8)), st.integers(2, 24), BAD_ADAPTERS)
+def test_an_engine_short_of_tokens_keeps_room_for_who_has_waited_too_long(
+    ruled: tuple[Rules, float], story: list[Arrival], kv_tokens: int, bad: frozenset[int]
+) -> None:
+    """Short of tokens an adapter may wait for a running request twice in its round: for its slot, then for room."""
+    simulation = Simulation(*ruled, bad_adapters=bad, kv_tokens=kv_tokens).run(story)
+    longest_s = max(arrival.runs_s for arrival in story)
+    most = min(kv_tokens, 1 + max(arrival.output_tokens for arrival in story))
+    for wait in simulation.adapter_waits:
+        assert wait.waited_s <= simulation.bound_s(wait, 2 * longest_s, most)
+
+
+@stories
+@given(rules(st.just(1000), grouping=1), arrivals(), BAD_ADAPTERS)
 def test_every_job_is_admitted_within_the_bound_when_the_engine_has_places(
     ruled: tuple[Rules, float], story: list[Arrival], bad: frozenset[int]
 ) -> None:
+    """With `grouping_max_wait_s` 0 an adapter serves one job and gives way: then it holds for the first job only."""
     simulation = Simulation(*ruled, bad_adapters=bad).run(story)
     longest_s = max(arrival.runs_s for arrival in story)
     for wait in simulation.job_waits:
