@@ -235,8 +235,7 @@ def test_closing_ends_running_requests_of_an_engine_that_hangs_too_and_a_new_sta
         with pytest.raises(EngineDead):
             await rig.answer(max_tokens=400)
 
-    loop = rig.engine.loop
-    waiting = asyncio.run_coroutine_threadsafe(running(), loop)
+    waiting = asyncio.run_coroutine_threadsafe(running(), loop := rig.engine.loop)
     rig.run(asyncio.sleep(0))
     for pid in getattr(rig.engine, "_pids", ()):
         os.kill(pid, signal.SIGSTOP)
@@ -247,6 +246,5 @@ def test_closing_ends_running_requests_of_an_engine_that_hangs_too_and_a_new_sta
         rig.run(rig.answer())
     rig.engine.start()
 
-    assert rig.engine.loop is loop
-    assert rig.run(rig.engine.residency()).slots == ()
+    assert (rig.engine.loop is loop, rig.run(rig.engine.residency()).slots) == (True, ())
     assert rig.run(rig.answer()).output_tokens == 16
