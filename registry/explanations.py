@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from registry.states import State
+from registry.transitions import ALONE_CRASHES
 
 MAX_CHARS = 200
 PARTS = "the parts of its document: it is too long, and they run first."
@@ -45,7 +46,7 @@ def waiting_for(
     if state == State.QUEUED and in_parts:
         return PARTS
     if state == State.QUEUED:
-        alone = " It will run alone: a worker died while it ran." if crashes else ""
+        alone = " It will run alone: workers died while it ran." if crashes >= ALONE_CRASHES else ""
         return "its turn: tenants take turns by the tokens they were served." + alone
     if state == State.DISPATCHED:
         return "a worker to take it; it was picked and sent."

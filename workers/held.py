@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from registry.transitions import Claimed
+from registry.transitions import ALONE_CRASHES, Claimed
 from workers.generation import AdapterRef, Generation, Swap
 from workers.policy import BASE, Head
 
@@ -63,7 +63,7 @@ class HeldJob:
     @property
     def alone(self) -> bool:
         """Whether this job is suspected of killing a worker or of corrupting others' outputs."""
-        return self.claimed.crashes > 0 or self.corruptions > 0
+        return self.claimed.crashes >= ALONE_CRASHES or self.corruptions > 0
 
 
 @dataclass(slots=True)

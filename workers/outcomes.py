@@ -2,7 +2,7 @@
 
 Generated                     -> succeeded
 GenerationFailed, first time  -> handed back, one attempt spent
-EngineDead                    -> handed back with a crash counted, from then on alone; the third time failed
+EngineDead                    -> handed back with a crash counted; after two it runs alone, the third time it failed
 HandBack                      -> handed back unharmed
 any other LorryError          -> failed with the error's code
 Gone                          -> nothing: the row was cancelled or belongs to somebody else
@@ -48,7 +48,7 @@ def conclude(job: HeldJob, ending: Ending, *, stalled_ms: float) -> Outcome | Ha
             return ending
         case EngineDead() if job.claimed.crashes + 1 < MAX_CRASHES:
             return HandBack("crash")
-        case EngineDead():  # it ran alone: who has crashes does
+        case EngineDead():  # it ran alone
             return failed(job.claimed.job_id, job.claimed.fence, WorkerLost(LOST))
         case GenerationFailed() if job.claimed.attempts + 1 < MAX_ATTEMPTS:
             return HandBack("attempt")

@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 
 from registry.transitions.tallied import tallied
 
+ALONE_CRASHES = 2
+"""From this many on a job runs alone: of those that were in the engine at one death, hardly any is to blame."""
 MAX_CRASHES = 3
 """A job that was in the engine at this many deaths, the last one alone, fails as `worker_lost`."""
 
@@ -75,7 +77,7 @@ def hand_back(session: Session, jobs: Sequence[tuple[uuid.UUID, int]], *, spends
 def rescue(session: Session, worker: uuid.UUID) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
     """Take back what a dead worker held: (queued again, given up as `worker_lost`).
 
-    A job with crashes runs alone, so the one that reaches `MAX_CRASHES` was alone when its worker died.
+    A job with `ALONE_CRASHES` runs alone, so one that reaches `MAX_CRASHES` was alone when its worker died.
     """
     given_up = set(session.scalars(_GIVE_UP, {"worker": worker, "max_crashes": MAX_CRASHES}))
     return set(session.scalars(_RESCUE, {"worker": worker, "max_crashes": MAX_CRASHES})), given_up

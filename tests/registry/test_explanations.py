@@ -24,7 +24,7 @@ def test_only_open_jobs_that_do_not_run_yet_wait_for_something(state: State) -> 
 
 
 def test_a_job_that_met_a_dead_worker_is_said_to_run_alone() -> None:
-    assert "alone" in str(explanations.waiting_for(State.QUEUED, None, None, 1))
+    assert "alone" in str(explanations.waiting_for(State.QUEUED, None, None, 2))
 
 
 def test_a_held_jobs_reason_is_kept_and_read_by_its_tenant(world: World, system_db: Database) -> None:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from registry.transitions import ALONE_CRASHES
 from tests.workers.held_jobs import held_job
 from workers import policy
 from workers.held import HeldJob, WaitingRoom
@@ -110,7 +111,7 @@ class Simulation:
             arrival.adapter,
             turn,
             held_at_s=self.now_s,
-            crashes=int(arrival.alone),
+            crashes=ALONE_CRASHES * arrival.alone,
             prompt="p",
             max_tokens=min(arrival.output_tokens, self.kv_tokens - 1),
         )
@@ -217,11 +218,11 @@ class Simulation:
         fresh = {view.adapter for view in views.values() if view.fresh}
         for head in sorted(heads, key=lambda head: head.adapter not in fresh):
             if head not in coming and self.slots.live < rules.max_live - overdue:
+                if (self._live or kept) and head.tokens > self._left() - kept:
+                    break  # it waits for room, and nobody passes it
                 view = views.get(head.adapter)
                 if insisting and view is not None and not view.fresh and view.served_s >= rules.patience_s:
                     continue  # it drains
-                if (self._live or kept) and head.tokens > self._left() - kept:
-                    break  # it waits for room, and nobody passes it
                 raise AssertionError(f"{head} waits although a place is free")
         if self._loading is None and coming:
             needed = {head.adapter for head in heads}

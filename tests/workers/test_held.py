@@ -51,8 +51,8 @@ def test_what_does_not_wait_cannot_be_taken() -> None:
     assert WaitingRoom().take(uuid.uuid4()) is None
 
 
-def test_a_job_with_a_past_is_to_run_alone() -> None:
-    crashed, corrupted, sound = held_job(crashes=1), held_job(), held_job()
+def test_a_job_with_two_crashes_or_a_corrupted_output_is_to_run_alone() -> None:
+    crashed, corrupted, sound = held_job(crashes=2), held_job(), held_job(crashes=1)
     corrupted.corruptions = 1
     assert [job.alone for job in (crashed, corrupted, sound)] == [True, True, False]
 

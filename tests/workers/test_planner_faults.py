@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from registry.errors import EngineError
+from registry.transitions import ALONE_CRASHES
 from tests.workers.planner_rig import PlannerRig, finish, until
 from tests.workers.test_planner import QUICK, ends
 from workers.fake_markers import Marker
@@ -143,12 +144,12 @@ def test_a_scrub_that_comes_too_early_is_tried_again(rig: PlannerRig, monkeypatc
     assert len(calls) == 4, "twice too early, then once for all, and once more before it runs alone"
 
 
-def test_a_job_that_was_in_the_engine_at_a_death_runs_with_nobody_beside_it(
+def test_a_job_that_was_in_the_engine_at_two_deaths_runs_with_nobody_beside_it(
     tiny_base_dir: Path, tmp_path: Path
 ) -> None:
     rig = PlannerRig(tiny_base_dir, tmp_path, Rules(8, 1, 0.05, 0.2), step_ms=2)
     before = [rig.job(adapter) for adapter in (1, 2) for _ in range(4)]
-    suspect = rig.job(1, crashes=1)
+    suspect = rig.job(1, crashes=ALONE_CRASHES)
     after = [rig.job(adapter) for adapter in (1, 2, 3) for _ in range(4)]
     rig.hold(*before, suspect, *after)
     finish(*before, suspect, *after)
