@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from registry import base_models, deployments, metrics, presence, transitions
+from registry import base_models, deployments, metrics
 from registry.db import SYSTEM_ROLE, Database
-from registry.errors import EngineStartFailed, LorryError, Unavailable
+from registry.errors import EngineStartFailed, LorryError
 from registry.logs import get_logger
 from registry.models import BaseModel, Deployment
 from registry.prompts import PromptFormat
@@ -162,13 +160,7 @@ class GpuWorker:
     def let_go(self) -> None:
         """Give everything back at once: nobody waits for its ends any more. Late writes of ours match nothing."""
         self.presence.silence()
-        try:
-            with self._database.transaction() as session:
-                presence.become(session, self.presence.worker_id, "ended")  # first: it ends claims that are under way
-                back = transitions.let_go(session, self.presence.worker_id)
-            _log.warning("jobs were given back in a hurry", jobs=len(back))
-        except (Unavailable, SQLAlchemyError):
-            _log.warning("the registry is away; this worker's jobs are taken back after its lease")
+        self.presence.give_back()
 
     def close(self) -> None:
         """Stop the engine and say goodbye. Who comes second waits for the first."""

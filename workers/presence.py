@@ -72,7 +72,7 @@ class Presence:
         self.become("ready")
 
     def become(self, state: str) -> None:
-        """Write `ready`, `draining` or `ended`."""
+        """Write `ready` or `draining`."""
         self._state = state
         try:
             with self._database.transaction() as session:
@@ -88,7 +88,22 @@ class Presence:
         """Stop beating and say goodbye."""
         self._stop.set()
         self._thread.join(timeout=END_S)
-        self.become("ended")
+        self.give_back()
+
+    def give_back(self) -> None:
+        """End, and give back what is still this worker's, in one transaction: nobody looks for jobs of an ended worker.
+
+        While the registry is away nothing is written: the lease hands the jobs to others.
+        """
+        try:
+            with self._database.transaction() as session:
+                presence.become(session, self.worker_id, "ended")  # first: it ends claims that are under way
+                back = transitions.let_go(session, self.worker_id)
+        except (Unavailable, SQLAlchemyError):
+            _log.warning("the registry is away; this worker's jobs are taken back after its lease")
+            return
+        if back:
+            _log.warning("jobs were given back in a hurry", jobs=len(back))
 
     def _register(self) -> uuid.UUID:
         with self._database.transaction() as session:

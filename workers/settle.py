@@ -30,8 +30,10 @@ MAX_GROUP = 512
 RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 BACK: dict[str, Spends] = {"back": "nothing", "retry": "attempt", "crash": "crash"}
 """Kinds of hand-backs, and what the job spends."""
-ORDER = ("settle", "divide", "quarantine", "blame", *BACK, "start", "claim", "explain")
-"""Endings first: a job that is handed back may be claimed again in the same breath."""
+ENDS = ("settle", "divide", "quarantine", "blame", *BACK)
+ENTRIES = ("claim", "start", "explain")
+"""Two transactions, in this order of statements. A claim locks this worker's row before any job's, as does whoever
+declares it dead or ends it: beside endings, which lock jobs, it could meet them crosswise."""
 REFUSALS = (SQLAlchemyError, ValueError, TypeError)
 """What one bad write can bring: the database or the JSON encoder will not have it."""
 
@@ -108,7 +110,9 @@ class Writer:
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
             group, closing = self._gather(first)
-            self._write([write for write in group if write.future.set_running_or_notify_cancel()])
+            waiting = [write for write in group if write.future.set_running_or_notify_cancel()]
+            for kinds in (ENDS, ENTRIES):
+                self._write({kind: kept for kind in kinds if (kept := [one for one in waiting if one.kind == kind])})
             if closing:
                 return
 
@@ -124,10 +128,10 @@ class Writer:
             group.append(write)
         return group, False
 
-    def _write(self, writes: list[_Write]) -> None:
+    def _write(self, groups: dict[str, list[_Write]]) -> None:
         """One transaction for all; if the database refuses something in it, let that spoil its own write only."""
-        kinds = [kind for kind in ORDER if any(write.kind == kind for write in writes)]
-        groups = {kind: [write for write in writes if write.kind == kind] for kind in kinds}
+        if not groups:
+            return
         try:
             answers = self._until_written(groups)
         except REFUSALS as error:
@@ -141,12 +145,13 @@ class Writer:
 
     def _in_parts(self, groups: dict[str, list[_Write]], error: Exception) -> None:
         """Kind by kind, then one by one; what is refused by itself has spoilt the group."""
-        parts = list(groups.values()) if len(groups) > 1 else [[write] for group in groups.values() for write in group]
+        whole = list(groups.items())
+        parts = whole if len(whole) > 1 else [(kind, [write]) for kind, group in whole for write in group]
         if len(parts) > 1:
-            for part in parts:
-                self._write(part)
+            for kind, group in parts:
+                self._write({kind: group})
             return
-        [[write]] = parts
+        [(_, [write])] = parts
         _log.error("a write was refused", kind=write.kind, job=str(write.job_id), error=type(error).__name__)
         write.future.set_result(None)
 

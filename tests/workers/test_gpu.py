@@ -137,6 +137,19 @@ def test_a_drain_hands_back_and_close_says_goodbye(make: Make, world: World) -> 
     assert world.row(job)["crashes"] == 0
 
 
+def test_a_worker_that_closes_with_a_job_in_hand_gives_it_back(make: Make, world: World) -> None:
+    """Whatever kept the hand-back from being written: nobody would look for the jobs of an ended worker."""
+    worker = make(fake_step_ms=5000)
+    job = world.job()
+    world.pick()
+    threading.Thread(target=worker.run, args=(job,), daemon=True).start()
+    until(lambda: world.row(job)["started_at"] is not None)
+    worker.presence.end()
+    assert world.state(job) == "queued"
+    worker.close()
+    assert world.state(job) == "queued"
+
+
 def test_tasks_need_an_installed_worker(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_current", None)
     with pytest.raises(EngineStartFailed, match="lorry worker"):

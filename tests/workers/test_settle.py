@@ -97,7 +97,7 @@ def test_claims_that_come_together_are_one_transaction(
     assert len(commits) - before == 2
 
 
-def test_writes_of_all_kinds_share_one_transaction(
+def test_writes_of_all_kinds_share_two_transactions(
     world: World, writing: Callable[..., Writer], commits: list[object]
 ) -> None:
     jobs = running(world, 30)
@@ -112,7 +112,7 @@ def test_writes_of_all_kinds_share_one_transaction(
     before = len(commits)
     gate.open()
     assert answers(writes) == [True] * 30
-    assert len(commits) - before == 1 + 1
+    assert len(commits) - before == 1 + 2
     assert [world.state(job) for job in jobs] == ["succeeded"] * 10 + ["queued"] * 10 + ["running"] * 10
     assert [world.row(job)["attempts"] for job in jobs[10:20]] == [0] * 5 + [1] * 5
     assert world.row(jobs[20])["started_at"] is not None
