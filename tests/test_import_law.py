@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("api", "registry", "workers")
 PURE = ("workers/policy.py", "workers/slots.py", "workers/victims.py", "workers/waits.py", "registry/backlog/order.py")
 READS_ENVIRONMENT = {"registry/settings.py"}
-SETS_ENVIRONMENT = {"workers/engine.py", "workers/main.py"}
+SETS_ENVIRONMENT = {"workers/main.py", "workers/probe/environment.py"}
 """vLLM is configured by variables of its own and CUDA's, which have to be set before it is imported."""
 DEMO_DOOR = {("api/cli/demo.py", "demo.run")}
 """`lorry demo` hands over to the repository's demo, which is no part of the package."""
