@@ -25,7 +25,7 @@ from registry.models import ApiKey
 _FORM = re.compile(r"lorry_[a-z0-9]{8}_[A-Za-z0-9_-]{43}")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 _IS_STALE = func.coalesce(ApiKey.last_used_at < func.now() - timedelta(minutes=1), True)
-# Built once: building a statement takes as long as running it, and every request begins with this one.
+# Built once, since every request begins with this one.
 _KNOWN = select(ApiKey.id, ApiKey.tenant_id, _IS_STALE.label("is_stale")).where(
     ApiKey.sha256 == bindparam("digest"),
     ApiKey.revoked_at.is_(None),
