@@ -86,7 +86,7 @@ class EngineWork:
     def stop(self) -> None:
         """The engine is dead: what is under way has nothing left to do."""
         if self.task is not None:
-            self.task.cancel()
+            asyncio.get_running_loop().call_soon(self.task.cancel)  # after its first step, or it never says its end
 
     def reset(self) -> None:
         """The engine is new."""

@@ -84,7 +84,8 @@ class Runs:
         """Abort a live job; it ends so. A second call only changes how: another cancel would break into the abort."""
         if job_id in self._jobs:
             if job_id not in self._stopping:
-                self._jobs[job_id][1].cancel()
+                # Not at once: a task that is cancelled before its first step never runs, and the job would never end.
+                self._engine.loop.call_soon(self._jobs[job_id][1].cancel)
             self._stopping[job_id] = ending
 
     async def wait(self, job_ids: Collection[uuid.UUID], timeout_s: float | None = None) -> None:

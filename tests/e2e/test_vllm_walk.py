@@ -15,6 +15,8 @@ from tests.world import World
 TENANTS = ("acme", "globex", "initech")
 REAL = {"LORRY_ENGINE": "vllm", "LORRY_KV_CACHE_GIB": "0.25"}
 KOREAN = "고객이 주문 48213 상품이 파손되어 도착했다고 알립니다 🙏 환불을 요청해요 👩🏽‍🚒"
+LENGTH = 80
+"""Output tokens of a job: enough that some still run when the worker is killed."""
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(240)]
 
@@ -46,8 +48,8 @@ def test_mixed_tenants_swap_survive_a_kill_and_keep_their_own_answers(crew: Crew
     onboard(world, tmp_path)
     crew.dispatcher()
     first = crew.worker(**REAL)
-    probes = {tenant: world.job(tenant, model="tickets", document=KOREAN, max_tokens=12) for tenant in TENANTS}
-    probes["base"] = world.job("acme", model="Tiny", document=KOREAN, max_tokens=12)
+    probes = {tenant: world.job(tenant, model="tickets", document=KOREAN, max_tokens=LENGTH) for tenant in TENANTS}
+    probes["base"] = world.job("acme", model="Tiny", document=KOREAN, max_tokens=LENGTH)
     crew.finished(4)
     answers = {name: crew.outputs()[job] for name, job in probes.items()}
     assert len(set(answers.values())) == 4, "each adapter and the base must answer in its own way"
@@ -58,11 +60,12 @@ def test_mixed_tenants_swap_survive_a_kill_and_keep_their_own_answers(crew: Crew
     for number in range(30):
         name = (*TENANTS, "base")[number % 4]
         tenant, model = (name, "tickets") if name != "base" else ("acme", "Tiny")
-        again[world.job(tenant, model=model, document=KOREAN, max_tokens=12)] = name
-    eventually(lambda: crew.worker_row(first)["live"] > 0)
+        again[world.job(tenant, model=model, document=KOREAN, max_tokens=LENGTH)] = name
+    eventually(lambda: crew.states().get("running"), every_s=0.01)
     born = family(first)
     first.kill()
     eventually(lambda: not any(psutil.pid_exists(pid) for pid in born), within_s=15)
+    assert crew.states().get("running"), "the kill came too late to meet a running job"
     crew.worker(**REAL)
     crew.finished(34, within_s=120)
     texts = crew.outputs()

@@ -134,6 +134,16 @@ def test_abandoned_jobs_leave_the_engine_and_nothing_is_written(make: Make) -> N
     assert (rig.writer.outcomes, rig.writer.handed_back) == ({}, {})
 
 
+def test_a_job_abandoned_in_the_turn_of_the_loop_that_admits_it_ends_too(make: Make) -> None:
+    """Its run is then cancelled before its first step."""
+    rig = make()
+    job = rig.job()
+    # The stop is in the loop's queue before the first step of the run is.
+    rig.engine.loop.call_soon_threadsafe(lambda: (rig.planner.abandon([job.job_id]), rig.planner._add(job)))
+    finish(job)
+    assert (rig.planner.report().live, rig.planner.held_ids()) == (0, set())
+
+
 def test_a_job_that_the_registry_will_not_start_is_not_run(make: Make) -> None:
     rig = make()
     job = rig.job()

@@ -80,6 +80,21 @@ def test_a_job_between_its_start_and_the_engine_does_not_meet_the_next_engine(ri
     assert rig.writer.handed_back == {killer.job_id: "crash", caught.job_id: "crash"}
 
 
+def test_a_swap_begun_in_the_turn_of_the_loop_that_meets_the_engines_death_keeps_nothing_busy(rig: PlannerRig) -> None:
+    caught, later = rig.job(1), rig.job(2)
+
+    def begin_and_die() -> None:
+        rig.planner._add(caught)
+        rig.planner.engine_died()
+
+    rig.engine.loop.call_soon_threadsafe(begin_and_die)
+    finish(caught)
+    restart(rig)
+    rig.hold(later)
+    finish(later)
+    assert ends(rig, [later]) == ["succeeded"]
+
+
 def test_a_drain_of_a_dead_engine_hands_back_what_came_meanwhile(rig: PlannerRig) -> None:
     killer = rig.job(0, prompt=Marker.DEATH)
     rig.hold(killer)
