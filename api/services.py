@@ -10,7 +10,7 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from api.waiting import Hub
-from registry import base_models, migrations
+from registry import base_models
 from registry.db import API_ROLE, INGEST_ROLE, Database
 from registry.files import FileStore
 from registry.keys import Caller
@@ -34,7 +34,6 @@ class Services:
         self.hub = Hub(Database(settings.resolved_database_url, INGEST_ROLE, pool_size=1))
         self.secret_box = SecretBox(settings)
         self.webhook_rules = TargetRules.of(settings)
-        self.schema_head = migrations.head()
         self._formats: dict[str, tuple[tuple[str, object], PromptFormat]] = {}
         self._lock = threading.Lock()
 

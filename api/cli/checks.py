@@ -38,13 +38,18 @@ def _database(settings: Settings) -> list[Finding]:
             revision = _revision(connection)
     except psycopg.OperationalError as error:
         return [Finding("database", False, _first_line(error), repair)]
-    head = migrations.head()
-    current = revision == head
-    detail = f"{revision}, up to date" if current else f"{revision or 'none'}; the code wants {head}"
-    return [
-        Finding("database", True, f"PostgreSQL {version.split()[0]}"),
-        Finding("schema", current, detail, "" if current else "Run `python -m registry.migrations`."),
-    ]
+    return [Finding("database", True, f"PostgreSQL {version.split()[0]}"), _schema(revision)]
+
+
+def _schema(revision: str | None) -> Finding:
+    if migrations.is_behind(revision):
+        detail = f"{revision or 'none'}; the code wants {migrations.head()}"
+        return Finding("schema", False, detail, "Run `python -m registry.migrations`.")
+    return Finding(
+        "schema",
+        True,
+        f"{revision}, of a later release" if migrations.is_later(revision) else f"{revision}, up to date",
+    )
 
 
 def _revision(connection: psycopg.Connection[tuple[object, ...]]) -> str | None:

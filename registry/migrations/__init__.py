@@ -1,10 +1,12 @@
 """Schema changes: fail fast, one at a time, fit for the release that still runs.
 
 `upgrade(url)` brings a database to the newest revision; `python -m registry.migrations` does so for this installation.
+A database that a later release has upgraded fits this one too: it is used, and left as it is.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -30,9 +32,25 @@ def upgrade(url: str, revision: str = "head") -> None:
     command.upgrade(config(url), revision)
 
 
-def head() -> str | None:
+def head() -> str:
     """The newest revision that this release knows."""
-    return ScriptDirectory(str(_HERE)).get_current_head()
+    return _known()[0]
+
+
+def is_later(revision: str | None) -> bool:
+    """Whether it is a later release's: none that this one knows."""
+    return revision is not None and revision not in _known()
+
+
+def is_behind(revision: str | None) -> bool:
+    """Whether a database at this revision lacks migrations of this release."""
+    return revision != head() and not is_later(revision)
+
+
+@cache
+def _known() -> tuple[str, ...]:
+    """This release's revisions, the newest first."""
+    return tuple(script.revision for script in ScriptDirectory(str(_HERE)).walk_revisions())
 
 
 def current(session: Session) -> str | None:

@@ -35,14 +35,16 @@ def eventually(look: Callable[[], T], *, within_s: float = 30.0, every_s: float 
 class Member:
     """One process, with its log."""
 
-    def __init__(self, argv: list[str], environment: dict[str, str], log: Path, before: tuple[str, ...] = ()) -> None:
-        """`before`: a program that runs ours, as `unshare …`."""
+    def __init__(
+        self, argv: list[str], environment: dict[str, str], log: Path, before: tuple[str, ...] = (), root: Path = ROOT
+    ) -> None:
+        """`before`: a program that runs ours, as `unshare …`. `root`: the source tree."""
         self.log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 [*before, sys.executable, "-m", *argv],
-                cwd=ROOT,
-                env=environment,
+                cwd=root,
+                env=environment | {"PYTHONPATH": str(root)},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -90,23 +92,25 @@ class Crew:
             LORRY_DATABASE_URL=settings.resolved_database_url,
             LORRY_BROKER_URL=settings.resolved_broker_url,
             LORRY_DATA_DIR=str(settings.data_dir),
-            PYTHONPATH=str(ROOT),
             **changes,
         )
         self.members: list[Member] = []
 
-    def start(self, *argv: str, before: tuple[str, ...] = (), **changes: str) -> Member:
+    def start(self, *argv: str, before: tuple[str, ...] = (), root: Path = ROOT, **changes: str) -> Member:
         log = self._logs / f"{argv[0]}-{len(self.members)}.log"
-        member = Member(list(argv), self._environment | changes, log, before)
+        member = Member(list(argv), self._environment | changes, log, before, root)
         self.members.append(member)
         return member
 
-    def dispatcher(self, **changes: str) -> Member:
-        return self.start("workers.dispatcher", **changes)
+    def dispatcher(self, *, root: Path = ROOT, **changes: str) -> Member:
+        return self.start("workers.dispatcher", root=root, **changes)
 
-    def worker(self, deployment: str = "Tiny", *, device: str = "0", wait: bool = True, **changes: str) -> Member:
+    def worker(
+        self, deployment: str = "Tiny", *, device: str = "0", wait: bool = True, root: Path = ROOT, **changes: str
+    ) -> Member:
         """A GPU worker; with `wait`, one that says it is ready."""
-        member = self.start("workers.main", "gpu", "--deployment", deployment, "--device", device, **changes)
+        gpu = ("workers.main", "gpu", "--deployment", deployment, "--device", device)
+        member = self.start(*gpu, root=root, **changes)
         if wait:
             eventually(lambda: self.is_ready(member), within_s=90)
         return member

@@ -35,7 +35,6 @@ class Server:
         self._kind.prepare()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + START_S
-        self._spawn()
         while not self._kind.ready():
             assert time.monotonic() < deadline, f"{self._kind.name} did not start; see {self.log}"
             if self._process is None or self._process.poll() is not None:

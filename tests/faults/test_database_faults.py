@@ -1,9 +1,11 @@
-"""PostgreSQL away, restarted, or dropping everybody; a migration and clocks under load: rows 15, 40 and 60."""
+"""PostgreSQL away, restarted, without disk, or dropping everybody; clocks and migrations: rows 15, 16, 40 and 60."""
 
 from __future__ import annotations
 
 import json
+import os
 
+import pytest
 from sqlalchemy import text
 
 from registry import ids, queues
@@ -12,6 +14,7 @@ from tests.faults.calls import call
 from tests.faults.checker import count, settled
 from tests.faults.cluster import Cluster, took
 from tests.faults.load import CANARY
+from tests.faults.wal_disk import WalDisk
 
 RESUME_S = 30.0
 _DONE = text("SELECT count(*) FROM jobs WHERE id = ANY(:ids) AND finished_at IS NOT NULL")
@@ -48,6 +51,26 @@ def test_row_15_every_connection_dropped_again_and_again(cluster: Cluster) -> No
             )
             eventually(lambda before=done: count(cluster, _DONE, ids=jobs) > before, within_s=RESUME_S)
     settled(cluster)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
+def test_row_16_a_full_disk_under_the_write_ahead_log_loses_nothing_that_was_acknowledged(cluster: Cluster) -> None:
+    url, key = cluster.api(), cluster.world.key("acme")
+    job = {"model": "tickets", "document": CANARY, "custom_id": CANARY}
+    with WalDisk(cluster) as disk:
+        jobs = cluster.load.submit(300)
+        eventually(lambda: count(cluster, _DONE, ids=jobs) > 0)
+        disk.fill()
+        assert b"No space left on device" in cluster.postgres.log.read_bytes()
+        away = call(f"{url}/v1/jobs", key, job, **{"idempotency-key": "row-16"})
+        assert (away.status, away.json["error"]["code"]) == (503, "unavailable")
+        assert int(away.headers["retry-after"]) > 0
+        disk.free()
+        cluster.postgres.start()  # as its supervisor does
+        eventually(lambda: call(f"{url}/v1/jobs", key, job, **{"idempotency-key": "row-16"}).status == 202)
+        again = call(f"{url}/v1/jobs", key, job, **{"idempotency-key": "row-16"})
+        cluster.load.expect([ids.from_wire("job", again.json["id"])])
+        settled(cluster)
 
 
 def test_row_40_clocks_an_hour_wrong_rescue_nobody(cluster: Cluster) -> None:

@@ -76,6 +76,23 @@ def test_a_second_upgrade_changes_nothing(fresh_url: str) -> None:
     assert len(before) > 50
 
 
+def test_a_database_that_a_later_release_has_upgraded_is_left_as_it_is(fresh_url: str) -> None:
+    migrations.upgrade(fresh_url)
+    with psycopg.connect(fresh_url.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        migrations.upgrade(fresh_url)
+        found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+    assert found == [("9999",)]
+
+
+@pytest.mark.parametrize(
+    ("revision", "behind", "later"),
+    [(None, True, False), ("0001", True, False), (migrations.head(), False, False), ("9999", False, True)],
+)
+def test_where_a_database_stands(revision: str | None, behind: bool, later: bool) -> None:
+    assert (migrations.is_behind(revision), migrations.is_later(revision)) == (behind, later)
+
+
 def test_two_upgrades_at_once_both_succeed(fresh_url: str) -> None:
     environment = child_environment(LORRY_DATABASE_URL=fresh_url)
     command = [sys.executable, "-m", "registry.migrations"]

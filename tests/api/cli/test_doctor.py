@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from api.cli import doctor
+from registry import migrations
 from registry.embedded.ports import free_port
 from registry.settings import get_settings
 from tests.api.cli.conftest import Answer, Lorry
+
+KNOWN = migrations._known()
 
 
 @pytest.fixture
@@ -37,6 +40,15 @@ def test_a_machine_that_is_well_has_status_0(lorry: Lorry, examined: pytest.Monk
     assert answer.status == 0
     assert "FAIL" not in answer.out
     assert "PostgreSQL" in answer.out
+
+
+@pytest.mark.parametrize(("known", "ok"), [(("9999", *KNOWN), False), (KNOWN, True), (KNOWN[1:], True)])
+def test_a_schema_that_lacks_migrations_is_named_and_a_later_one_will_do(
+    lorry: Lorry, examined: pytest.MonkeyPatch, known: tuple[str, ...], ok: bool
+) -> None:
+    examined.setattr(migrations, "_known", lambda: known)
+    finding = _findings(_run(lorry, "--json"))["schema"]
+    assert (finding["ok"], "registry.migrations" in finding["repair"]) == (ok, not ok)
 
 
 def test_a_taken_port_is_named_with_its_setting(lorry: Lorry, examined: pytest.MonkeyPatch) -> None:
