@@ -33,17 +33,24 @@ def reads_first(read: Read) -> Callable[[Route], Route]:
     return mark
 
 
-def authenticated(
+async def key_of(
     request: Request,
     services: Shared,
     presented: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> KnownCaller:
+) -> str:
+    """The key that the request presents, "" for none. Raises RateLimited for one whose POSTs were refused just now."""
+    key = presented.credentials if presented else ""
+    limits.refuse_early(request, services.brake, key)
+    return key
+
+
+def authenticated(request: Request, services: Shared, key: Annotated[str, Depends(key_of)]) -> KnownCaller:
     """The caller of the request's key, whose POST this counts. Raises Unauthorized, the same for every reason,
     RateLimited, and what the route's own first read does."""
     with services.database.transaction() as session:
-        caller = keys.authenticate(session, presented.credentials if presented else "")
+        caller = keys.authenticate(session, key)
         request.state.tenant_id = caller.tenant_id
-        limits.count_post(request, session, caller.tenant_id, services.settings)
+        limits.count_post(request, session, caller.tenant_id, services.settings, services.brake, key)
         read: Read | None = getattr(request.scope["endpoint"], "reads_first", None)
         if read is not None:
             request.state.read = read(session, caller, request.path_params)

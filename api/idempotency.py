@@ -181,12 +181,17 @@ async def open_once(request: Request, services: Shared, caller: Caller) -> None:
 
 
 def once_of(request: Request) -> Once:
-    """The dependency that gives a route its request's `Once`."""
+    """The `Once` of a POST request."""
     found: Once = request.state.once
     return found
 
 
-Idempotent = Annotated[Once, Depends(once_of)]
+async def opened(request: Request) -> Once:
+    """The dependency that gives a route its request's `Once`."""
+    return once_of(request)
+
+
+Idempotent = Annotated[Once, Depends(opened)]
 
 
 def install(app: FastAPI) -> None:

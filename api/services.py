@@ -9,6 +9,7 @@ from pathlib import Path
 from fastapi import Request
 from sqlalchemy.orm import Session
 
+from api.limits import Brake
 from api.waiting import Hub
 from registry import base_models
 from registry.db import API_ROLE, INGEST_ROLE, Database
@@ -31,6 +32,7 @@ class Services:
         self.store = Store(settings.store_dir)
         self.files = FileStore(settings.store_dir)
         self.waker = Waker(self.database)
+        self.brake = Brake()
         self.hub = Hub(Database(settings.resolved_database_url, INGEST_ROLE, pool_size=1))
         self.secret_box = SecretBox(settings)
         self.webhook_rules = TargetRules.of(settings)
@@ -58,7 +60,7 @@ class Services:
         self.database.close()
 
 
-def services_of(request: Request) -> Services:
+async def services_of(request: Request) -> Services:  # one that is not async is run in a thread, for each request
     """The dependency that gives a route the process's services."""
     found: Services = request.app.state.services
     return found

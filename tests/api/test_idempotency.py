@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from api import webhook_deliveries
-from api.idempotency import once_of
+from api.idempotency import opened
 from registry import idempotency
 from registry.ids import to_wire
 from registry.secrets import SecretBox
@@ -100,7 +100,7 @@ def rows(world: World) -> dict[str, int]:
 
 def test_no_post_route_is_without_idempotency(app: FastAPI, requests: dict[str, Request]) -> None:
     def depends_on(dependant: Dependant) -> bool:
-        return dependant.call is once_of or any(depends_on(inner) for inner in dependant.dependencies)
+        return dependant.call is opened or any(depends_on(inner) for inner in dependant.dependencies)
 
     posts = [route for route in app.routes if isinstance(route, Route) and "POST" in (route.methods or ())]
     assert {route.path for route in posts} == requests.keys() | LATER

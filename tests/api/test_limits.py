@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 import pytest
+from fastapi import FastAPI
 from sqlalchemy import text
 from starlette.testclient import TestClient
 
+from api.limits import Brake
 from registry import quotas
+from registry.quotas import Rate
 from tests.world import World
 
 JOB = {"model": "Tiny", "document": "The printer jams."}
@@ -55,6 +59,35 @@ def test_a_storm_of_one_tenant_is_told_to_wait_and_another_is_not(
     assert as_tenant("globex").post("/v1/jobs", json=JOB).status_code == 202
     with world.db.transaction() as session:
         assert session.scalar(text("SELECT count(*) FROM jobs WHERE tenant_id = 'acme'")) == 3
+
+
+def test_who_does_not_wait_is_refused_without_the_database_and_who_waits_is_not(
+    acme: TestClient, app: FastAPI, limited: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited(posts_per_minute=1)
+    assert [acme.post("/v1/jobs", json=JOB).status_code for _ in range(2)] == [202, 429]
+    with monkeypatch.context() as without_database:
+        without_database.setattr(app.state.services, "database", None)
+        again = acme.post("/v1/jobs", json=JOB)
+    assert (again.status_code, again.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+    assert again.headers["ratelimit"].startswith('"tenant-rpm";r=0;t=')
+    limited(posts_per_minute=1000)
+    assert acme.get("/v1/jobs").status_code == 200
+    deadline_s = time.monotonic() + 5
+    while (later := acme.post("/v1/jobs", json=JOB)).status_code == 429:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    assert later.status_code == 202
+
+
+def test_a_brake_forgets_and_never_holds_more_than_its_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Brake, "MOST", 2)
+    brake, told = Brake(), Rate(60, 0, 60, 1)
+    for number in range(3):
+        brake.put_on(f"key {number}", "acme", told, 0.0)
+    assert brake.refusal("key 2", 0.9) == ("acme", told)
+    assert brake.refusal("key 2", 1.0) is None
+    assert brake.refusal("key 0", 0.9) is None
 
 
 def test_a_full_queue_is_worth_waiting_for(acme: TestClient, limited: Callable[..., None]) -> None:

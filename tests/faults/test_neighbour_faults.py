@@ -1,4 +1,4 @@
-"""Cancels that race, a flood beside a trickle, a full disk: rows 16, 39 and 56 of the plan."""
+"""Cancels that race, a storm and a flood beside a trickle, a full disk: rows 8, 16, 39 and 56 of the plan."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from registry import transitions
+from registry import ids, quotas, transitions
 from registry.embedded.ports import free_port
 from tests.e2e.crew import eventually
 from tests.faults.calls import Answered, call
 from tests.faults.checker import count, settled
 from tests.faults.cluster import Cluster, answers
+from tests.faults.load import CANARY
 
 _STATES = text("SELECT count(*) FROM jobs WHERE id = ANY(:ids) AND state = :state")
 _STARTED = text("SELECT count(*) FROM jobs WHERE id = ANY(:ids) AND started_at IS NOT NULL")
@@ -67,6 +68,41 @@ def test_row_56_a_trickle_beside_a_flood_waits_little_longer_than_alone(cluster:
     # What was held when the trickle came (64 jobs, 8 at a time) is one slice of work.
     slice_s = 64 / 8 * 16 * 0.010
     assert beside_s <= 2 * alone_s + slice_s
+    settled(cluster)
+
+
+def test_row_8_a_storm_of_one_tenant_is_refused_by_the_book_and_no_other_tenant_hears_of_it(cluster: Cluster) -> None:
+    """How fast the others are served meanwhile: benchmarks/polling.py."""
+    url, patient, stormy = cluster.api(), cluster.world.key("umbrella"), cluster.world.key("hooli")
+    job = {"model": "tickets", "document": CANARY}
+    with cluster.db.transaction() as session:
+        quotas.set_limits(session, "hooli", posts_per_minute=60)
+    calm, storm = threading.Event(), []
+
+    def rage() -> None:
+        while not calm.is_set():
+            storm.append(call(f"{url}/v1/jobs", stormy, job))
+
+    threads = [threading.Thread(target=rage) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    own = [call(f"{url}/v1/jobs", patient, job) for _ in range(10)]
+    polls = [call(f"{url}/v1/jobs/{one.json['id']}", patient) for _ in range(20) for one in own]
+    eventually(lambda: sum(answer.status == 429 for answer in storm) >= 100)
+    calm.set()
+    for thread in threads:
+        thread.join()
+    with cluster.db.transaction() as session:
+        quotas.set_limits(session, "hooli", posts_per_minute=None)
+    assert ({answer.status for answer in own}, {answer.status for answer in polls}) == ({202}, {200})
+    taken = [answer for answer in storm if answer.status == 202]
+    refused = [answer for answer in storm if answer.status != 202]
+    assert 60 <= len(taken) < 60 + 30, "a minute's worth at once, then one a second"
+    for answer in refused:
+        assert (answer.status, answer.json["error"]["code"]) == (429, "rate_limit_exceeded")
+        assert 1 <= int(answer.headers["retry-after"]) <= 2
+        assert answer.headers["ratelimit"].startswith('"tenant-rpm";r=0;t=')
+    cluster.load.expect([ids.from_wire("job", answer.json["id"]) for answer in (*own, *taken)])
     settled(cluster)
 
 
