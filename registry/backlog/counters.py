@@ -56,7 +56,8 @@ def lifted(
 
 def charge(session: Session, deployment: str, owed: Mapping[str, float]) -> None:
     """Add to tenants' counters: tokens divided by weight. A job charged at an earlier pick owes the difference only."""
-    session.execute(_CHARGE, {"deployment": deployment, "tenants": list(owed), "owed": list(owed.values())})
+    if owed:
+        session.execute(_CHARGE, {"deployment": deployment, "tenants": list(owed), "owed": list(owed.values())})
 
 
 def _keep(session: Session, deployment: str, accounts: dict[str, Account]) -> None:
