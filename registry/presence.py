@@ -103,12 +103,12 @@ def all_workers(session: Session, *, alive_only: bool = True) -> Sequence[Worker
     return session.scalars(query.where(Worker.state.in_(ALIVE)) if alive_only else query).all()
 
 
-def supersede(session: Session, name: str, host: str, pid: int) -> Sequence[uuid.UUID]:
-    """A worker of this name starts again on this host: its earlier incarnations are silent from now on, so that the
-    dispatcher takes their jobs back at its next look instead of after a lease."""
+def supersede(session: Session, name: str, host: str) -> Sequence[uuid.UUID]:
+    """A worker of this name starts again on this host, in a container with the same pid even: its earlier incarnations
+    are silent from now on, so that the dispatcher takes their jobs back at its next look instead of after a lease."""
     return session.scalars(
         update(Worker)
-        .where(Worker.name == name, Worker.host == host, Worker.pid != pid, Worker.state.in_(ALIVE))
+        .where(Worker.name == name, Worker.host == host, Worker.state.in_(ALIVE))
         .values(beat_at=_LONG_AGO)
         .returning(Worker.id)
     ).all()

@@ -25,6 +25,7 @@ class Couriers:
         self._age_s = resend_after_s
         self._lease_s = lease_s
         self._suspects: set[uuid.UUID] = set()
+        self._cut_last: streams.Place = streams.START
 
     def send(self, leader: Leader) -> None:
         """Put the ids of due deliveries on their queue, after the commit that says so."""
@@ -38,7 +39,7 @@ class Couriers:
     def cut(self, leader: Leader) -> None:
         """Make deliveries of batches' finished lines."""
         with leader.transaction() as session:
-            streams.cut(session)
+            self._cut_last = streams.cut(session, self._cut_last)
 
     def repair(self, leader: Leader) -> None:
         """Free what dead senders held, and what is missing from the queue at this look and the one before."""
@@ -48,7 +49,7 @@ class Couriers:
         if freed:
             _log.warning("a sender is gone; its deliveries are sent again", deliveries=len(freed))
         try:
-            missing = overdue - self._waiting() if overdue else set()
+            missing = self._missing(overdue) if overdue else set()
         except queues.AWAY:
             return
         lost, self._suspects = missing & self._suspects, missing - self._suspects
@@ -62,5 +63,7 @@ class Couriers:
         with leader.transaction() as session:
             deliveries.purge(session)
 
-    def _waiting(self) -> set[uuid.UUID]:
-        return {event_ids.from_wire(wire_id) for wire_id in queues.waiting(self._celery, queues.DELIVERIES)}
+    def _missing(self, sent: set[uuid.UUID]) -> set[uuid.UUID]:
+        """By wire id: whatever else lies in the queue need not be one."""
+        waiting = queues.waiting(self._celery, queues.DELIVERIES)
+        return {delivery for delivery in sent if event_ids.to_wire(delivery) not in waiting}

@@ -208,8 +208,9 @@ class VllmEngine:
         with suppress(Exception):  # of a dead engine some parts are gone already
             llm.shutdown(timeout=timeout_s)
         for pid in self._pids:
-            if not is_gone(pid):
-                os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may go between the look and the kill
+                if not is_gone(pid):
+                    os.kill(pid, signal.SIGKILL)
         self._pids = frozenset()
 
     async def _end_calls(self, llm: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from registry import base_models, deployments, metrics
 from registry.db import SYSTEM_ROLE, Database
-from registry.errors import EngineStartFailed, LorryError
+from registry.errors import EngineStartFailed, GenerationFailed, LorryError
 from registry.logs import get_logger
 from registry.models import BaseModel, Deployment
 from registry.prompts import PromptFormat
@@ -35,6 +35,7 @@ ENGINE_CLOSE_S = 3.0
 """Nothing in an engine is worth waiting for when its last job has left it: then it is killed."""
 WRITER_CLOSE_S = 4.0
 """Longest that the last outcomes wait for a registry that is away; after that the lease hands their jobs to others."""
+UNPREPARED = "The worker could not make a prompt of this job. The operator finds the reason in the worker's log."
 ENGINE_RESTARTS = 3
 """Starts in a row that may fail before the process gives up and lets its supervisor start a new one."""
 
@@ -142,15 +143,19 @@ class GpuWorker:
             return
         try:
             division = self._preparation.division(claimed)
-            if division is not None:
-                self._writer.divide(division).result()
-                return
-            job = self._preparation.held_job(claimed)
+            job = self._preparation.held_job(claimed) if division is None else None
         except LorryError as error:
             self._writer.settle(outcomes.failed(claimed.job_id, claimed.fence, error)).result()
-            return
-        self._planner.hold(job)
-        job.done.result()
+        except Exception as error:  # noqa: BLE001 - a template or tokenizer with a defect: no job may run round for ever
+            _log.error("a job could not be prepared", job=str(job_id), error=type(error).__name__)
+            unprepared = outcomes.failed(claimed.job_id, claimed.fence, GenerationFailed(UNPREPARED))
+            self._writer.settle(unprepared).result()
+        else:
+            if division is not None:
+                self._writer.divide(division).result()
+            if job is not None:
+                self._planner.hold(job)
+                job.done.result()
 
     def drain(self) -> None:
         """Hand back what has not begun, finish what ends within the grace, hand back the rest."""
@@ -177,7 +182,19 @@ class GpuWorker:
     @property
     def signs(self) -> Signs:
         """What `watchdog` looks at."""
-        return Signs(self.traffic, self.presence.asked_to_drain, self.failed, self._call_engine, self._kill_engine)
+        return Signs(
+            self.traffic,
+            self.presence.asked_to_drain,
+            self.failed,
+            self._call_engine,
+            self._kill_engine,
+            self._is_idle_with_jobs,
+        )
+
+    def _is_idle_with_jobs(self) -> bool:
+        """Whether jobs wait for an engine that runs and has none."""
+        report = self._planner.report()
+        return report.held > report.live == 0 and not self._starting.is_set()
 
     def _call_engine(self) -> Future[Any]:
         """Something that the engine answers between two steps. It is not asked while it starts."""
@@ -193,20 +210,22 @@ class GpuWorker:
         self._engine.close(0.0)
 
     def _restart_engine(self) -> None:
-        self._starting.set()
+        self._starting.set()  # at once: nobody may ask the dead one
         threading.Thread(target=self._start_again, name="engine-restart", daemon=True).start()
 
     def _start_again(self) -> None:
         for attempt in range(1, ENGINE_RESTARTS + 1):
-            self._engine.close()
+            self._starting.set()
             try:
+                self._engine.close()
                 self._engine.start()
-            except EngineStartFailed as error:
-                _log.error("the engine did not start again", attempt=attempt, error=error.message)
-            else:
-                _log.info("the engine runs again", attempt=attempt)
                 self._starting.clear()
                 self._planner.resume()
+            except Exception as error:  # noqa: BLE001 - an engine that dies while it starts says so in many ways
+                words = error.message if isinstance(error, LorryError) else type(error).__name__
+                _log.error("the engine did not start again", attempt=attempt, error=words)
+            else:
+                _log.info("the engine runs again", attempt=attempt)
                 return
         self.failed.set()
 

@@ -94,9 +94,10 @@ class Loader:
 
     def reset(self) -> None:
         """The engine is new: nothing is anywhere."""
-        if self._reading is not None:
-            self._reading.cancel()
-        self.ahead = self._reading = None
+        for task in (self._reading, self._forgetting):
+            if task is not None:
+                task.cancel()
+        self.ahead = self._reading = self._forgetting = None
         self._found = Residency((), (), 0)
 
     async def _read_ahead_ms(self, ref: AdapterRef) -> float | None:

@@ -47,7 +47,7 @@ class Presence:
         self._capacity = capacity
         self._beat_s = beat_s
         self._sizing = sizing
-        self._state = "starting"
+        self._state = self._written = "starting"
         self._stop = threading.Event()
         self.asked_to_drain = threading.Event()
         """An operator wants this worker to hand back, finish and exit."""
@@ -72,13 +72,15 @@ class Presence:
         self.become("ready")
 
     def become(self, state: str) -> None:
-        """Write `ready` or `draining`."""
+        """Write `ready` or `draining`, now or at the next beat that finds the registry there."""
         self._state = state
         try:
             with self._database.transaction() as session:
                 presence.become(session, self.worker_id, state)
         except (Unavailable, SQLAlchemyError):
-            _log.warning("the worker's state could not be written", state=state)
+            _log.warning("the worker's state could not be written yet", state=state)
+        else:
+            self._written = state
 
     def silence(self) -> None:
         """Stop beating, without waiting for it."""
@@ -107,7 +109,7 @@ class Presence:
 
     def _register(self) -> uuid.UUID:
         with self._database.transaction() as session:
-            presence.supersede(session, self._name, socket.gethostname(), os.getpid())
+            presence.supersede(session, self._name, socket.gethostname())
             return presence.register(
                 session, self._name, self._deployment, socket.gethostname(), os.getpid(), self._capacity, self._sizing
             )
@@ -139,6 +141,8 @@ class Presence:
             if presence.asked_to_drain(session, self.worker_id):
                 self.asked_to_drain.set()
         if alive or self._stop.is_set():
+            if self._written != self._state:
+                self.become(self._state)
             self._let_go()
             return
         _log.error("this worker was declared dead: it lets all its jobs go and registers anew")

@@ -194,7 +194,7 @@ class LostMessages:
             names = deployments.names(session)
             overdue = {name: backlog.overdue(session, name, self._age_s) for name in names}
         try:
-            missing = {job for name, jobs in overdue.items() if jobs for job in jobs - self._waiting(name)}
+            missing = {job for name, jobs in overdue.items() if jobs for job in self._missing(name, jobs)}
         except queues.AWAY:
             return
         lost, self._suspects = missing & self._suspects, missing - self._suspects
@@ -203,5 +203,7 @@ class LostMessages:
                 again = transitions.message_lost(session, list(lost))
             _log.warning("messages were lost; their jobs are queued again", jobs=len(again))
 
-    def _waiting(self, deployment: str) -> set[uuid.UUID]:
-        return {ids.from_wire("job", wire_id) for wire_id in queues.waiting_ids(self._celery, deployment)}
+    def _missing(self, deployment: str, jobs: set[uuid.UUID]) -> set[uuid.UUID]:
+        """By wire id: whatever else lies in the queue need not be one."""
+        waiting = queues.waiting_ids(self._celery, deployment)
+        return {job for job in jobs if ids.to_wire("job", job) not in waiting}

@@ -15,7 +15,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from registry import adapter_states, explanations, failpoints, metrics, transitions
@@ -34,9 +33,6 @@ ENDS = ("settle", "divide", "quarantine", "blame", *BACK)
 ENTRIES = ("claim", "start", "explain")
 """Two transactions, in this order of statements. A claim locks this worker's row before any job's, as does whoever
 declares it dead or ends it: beside endings, which lock jobs, it could meet them crosswise."""
-REFUSALS = (SQLAlchemyError, ValueError, TypeError)
-"""What one bad write can bring: the database or the JSON encoder will not have it."""
-
 _log = get_logger("settle")
 
 
@@ -134,7 +130,7 @@ class Writer:
             return
         try:
             answers = self._until_written(groups)
-        except REFUSALS as error:
+        except Exception as error:  # noqa: BLE001 - whatever one bad write brings, this thread is the only writer
             self._in_parts(groups, error)
             return
         for kind, group in groups.items():

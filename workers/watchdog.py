@@ -18,6 +18,7 @@ from typing import Any
 from celery import Celery
 
 from registry import queues
+from registry.logs import get_logger
 from registry.settings import Settings
 from workers import family
 from workers.leaving import ORDERLY, START_ANEW
@@ -25,6 +26,8 @@ from workers.leaving import ORDERLY, START_ANEW
 LOOK_S = 0.5
 MEASURE_S = 5.0
 _GIB = 1024**3
+
+_log = get_logger("watchdog")
 
 
 class Traffic:
@@ -56,7 +59,7 @@ class Signs:
     """What a worker shows of itself. `asked`: an operator wants it to leave. `failed`: its engine will not start.
 
     `call`: asks the engine something easy; the future is set when it has answered, or has said that it cannot. `kill`:
-    ends the engine.
+    ends the engine. `idle_with_jobs`: jobs wait here for an engine that runs and has none.
     """
 
     traffic: Traffic
@@ -64,10 +67,12 @@ class Signs:
     failed: threading.Event
     call: Callable[[], Future[Any]]
     kill: Callable[[], None]
+    idle_with_jobs: Callable[[], bool]
 
 
 class Wedge:
-    """Says when jobs have been waiting for `after_s` at every look, threads were free, and none was taken."""
+    """Says when for `after_s`, at every look, no job was taken or let go although some could have been: they waited in
+    the queue beside free threads, or here for an idle engine."""
 
     def __init__(self, traffic: Traffic, after_s: float) -> None:
         self._traffic = traffic
@@ -76,13 +81,14 @@ class Wedge:
         self._changes = -1
         self._looked_at_s = 0.0
 
-    def is_stuck(self, now_s: float, waiting: int) -> bool:
+    def is_stuck(self, now_s: float, waiting: int, *, idle_with_jobs: bool = False) -> bool:
         """`waiting`: messages in the queue. A long gap between two looks (a broker that hung) proves nothing."""
         late = now_s - self._looked_at_s > max(3 * MEASURE_S, self._after_s / 2)
         self._looked_at_s = now_s
         moved = self._traffic.changes != self._changes
         self._changes = self._traffic.changes
-        if late or moved or waiting == 0 or self._traffic.in_hand >= self._traffic.capacity:
+        takes_none = waiting > 0 and self._traffic.in_hand < self._traffic.capacity
+        if late or moved or not (takes_none or idle_with_jobs):
             self._since_s = None
             return False
         if self._since_s is None:
@@ -138,9 +144,17 @@ class Watchdog:
         threading.Thread(target=self._run, name="watchdog", daemon=True).start()
 
     def _run(self) -> None:
-        while (reason := self._reason(time.monotonic())) is None:
+        while (reason := self._seen()) is None:
             time.sleep(LOOK_S)
         self._leave(*reason)
+
+    def _seen(self) -> tuple[int, str] | None:
+        """A look that breaks off has seen nothing, and the next one comes all the same."""
+        try:
+            return self._reason(time.monotonic())
+        except Exception as error:  # noqa: BLE001
+            _log.error("a look at this worker broke off", error=type(error).__name__)
+            return None
 
     def _reason(self, now_s: float) -> tuple[int, str] | None:
         if self._signs.asked.is_set():
@@ -154,8 +168,8 @@ class Watchdog:
             return START_ANEW, "its memory has grown beyond LORRY_WORKER_RSS_LIMIT_GIB"
         if self._pulse.is_lost(now_s):
             self._signs.kill()
-        if self._wedge.is_stuck(now_s, self._waiting()):
-            return START_ANEW, "it takes nothing from a queue that has jobs"
+        if self._wedge.is_stuck(now_s, self._waiting(), idle_with_jobs=self._signs.idle_with_jobs()):
+            return START_ANEW, "it takes nothing from a queue that has jobs, or runs none of those it holds"
         return None
 
     def _waiting(self) -> int:

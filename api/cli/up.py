@@ -57,7 +57,7 @@ def _on_signal(stack: Stack, asked: asyncio.Event) -> None:
 def _welcome(stack: Stack, took_s: float) -> None:
     settings = stack.settings
     _say(f"up after {took_s:.1f} s; everything it keeps is in {settings.data_dir}")
-    _say(f"API     {stack.api_url}  (documentation: {stack.api_url}/docs)")
+    _say(f"API     {stack.api_url}  (described in {stack.api_url}/openapi.json)")
     _say(f"Flower  {stack.flower_url}  user {settings.flower_user}, password {_shown_password(stack)}")
 
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -25,17 +25,22 @@ FLUSH_S: Final = 3.0
 LATE_S: Final = 1.0
 _LINE_OVERHEAD: Final = 1400
 """What a line has beside its output, custom id and metadata: ids, names, times, usage and timing."""
-_STREAMS_A_PASS: Final = 50
+STREAMS_A_PASS: Final = 50
 _LINES_A_PASS: Final = 1000
+
+Place: TypeAlias = tuple[uuid.UUID, uuid.UUID]
+"""A stream in the order of passes: its batch and endpoint."""
+START: Final = (uuid.UUID(int=0), uuid.UUID(int=0))
 
 _OPEN = text("""
 SELECT s.endpoint_id, s.batch_id, s.tenant_id, s.chunks, s.cursor_at, s.cursor_line, e.disabled_at IS NOT NULL AS off,
     b.status IN ('completed', 'failed', 'expired', 'cancelled') AS ended
 FROM webhook_streams s JOIN webhook_endpoints e ON e.id = s.endpoint_id JOIN batches b ON b.id = s.batch_id
-WHERE b.status IN ('completed', 'failed', 'expired', 'cancelled') OR EXISTS (
-    SELECT FROM jobs j WHERE j.batch_id = s.batch_id AND j.finished_at IS NOT NULL
-        AND (j.finished_at, j.line_no) > (coalesce(s.cursor_at, '-infinity'), coalesce(s.cursor_line, 0)))
-ORDER BY s.batch_id LIMIT :streams FOR UPDATE OF s SKIP LOCKED
+WHERE (s.batch_id, s.endpoint_id) > (:batch, :endpoint)
+    AND (b.status IN ('completed', 'failed', 'expired', 'cancelled') OR EXISTS (
+        SELECT FROM jobs j WHERE j.batch_id = s.batch_id AND j.finished_at IS NOT NULL
+            AND (j.finished_at, j.line_no) > (coalesce(s.cursor_at, '-infinity'), coalesce(s.cursor_line, 0))))
+ORDER BY s.batch_id, s.endpoint_id LIMIT :streams FOR UPDATE OF s SKIP LOCKED
 """)
 
 _READY = """
@@ -83,12 +88,14 @@ class _Ready:
     due: bool
 
 
-def cut(session: Session) -> int:
-    """Cut what is ready of every open stream, some thousand lines at most; how many chunks were made."""
-    made = 0
-    for stream in session.execute(_OPEN, {"streams": _STREAMS_A_PASS}).all():
-        made += _Stream(session, stream).cut()
-    return made
+def cut(session: Session, after: Place) -> Place:
+    """Cut what is ready of the open streams after a place, some thousand lines at most; the place to go on from, so
+    that old streams that never end keep no new one waiting."""
+    values = {"streams": STREAMS_A_PASS, "batch": after[0], "endpoint": after[1]}
+    found = session.execute(_OPEN, values).all()
+    for stream in found:
+        _Stream(session, stream).cut()
+    return (found[-1].batch_id, found[-1].endpoint_id) if len(found) == STREAMS_A_PASS else START
 
 
 def grouped(ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from registry.db import Database
-from registry.errors import EngineStartFailed, NotFound
+from registry.errors import EngineDead, EngineStartFailed, NotFound
 from registry.settings import Settings
 from registry.transitions import cancel
 from tests.workers.planner_rig import until
@@ -86,6 +86,22 @@ def test_a_prompt_that_does_not_fit_fails_by_its_code(make: Make, world: World) 
     assert (world.state(job), world.row(job)["error_code"]) == ("failed", "prompt_too_long")
 
 
+def test_a_job_of_which_no_prompt_can_be_made_fails_instead_of_running_round_for_ever(
+    make: Make, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = make()
+
+    def stumble(_claimed: object) -> None:
+        raise TypeError("a template with a defect")
+
+    monkeypatch.setattr(worker._preparation, "held_job", stumble)
+    job = world.job()
+    world.pick()
+    run_all(worker, [job])
+    assert (world.state(job), world.row(job)["error_code"]) == ("failed", "generation_failed")
+    assert "template" not in str(world.row(job)["error_message"])
+
+
 def test_after_an_engine_death_the_worker_goes_on(make: Make, world: World) -> None:
     worker = make()
     killer = world.job(document=Marker.DEATH)
@@ -101,13 +117,14 @@ def test_after_an_engine_death_the_worker_goes_on(make: Make, world: World) -> N
     assert world.state(after) == "succeeded"
 
 
+@pytest.mark.parametrize("error", [EngineStartFailed("no memory"), EngineDead("while it started"), OSError()])
 def test_an_engine_that_will_not_start_again_is_reported(
-    make: Make, world: World, monkeypatch: pytest.MonkeyPatch
+    make: Make, world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     worker = make()
 
     def refuse() -> None:
-        raise EngineStartFailed("no memory")
+        raise error
 
     monkeypatch.setattr(worker._engine, "start", refuse)
     killer = world.job(document=Marker.DEATH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 import uuid
@@ -15,6 +16,7 @@ from sqlalchemy import text
 from registry import presence as rows
 from registry import transitions, wake
 from registry.db import SYSTEM_ROLE, Database
+from registry.errors import Unavailable
 from registry.presence import Beat
 from registry.settings import Settings
 from tests.relay import Relay
@@ -87,6 +89,17 @@ def test_beats_go_on_and_carry_the_report(make: Make, system_db: Database) -> No
     until(lambda: row(system_db, presence.worker_id)["beat_at"] > first["beat_at"])
 
 
+def test_a_state_that_could_not_be_written_is_written_at_a_later_beat(
+    make: Make, system_db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    presence = make()
+    with monkeypatch.context() as away:
+        away.setattr(rows, "become", lambda *_: (_ for _ in ()).throw(Unavailable("away")))
+        Holder().ready(presence)
+        assert row(system_db, presence.worker_id)["state"] == "starting"
+    until(lambda: row(system_db, presence.worker_id)["state"] == "ready")
+
+
 def test_a_worker_that_was_declared_dead_lets_its_jobs_go_and_comes_back_as_another(
     make: Make, system_db: Database
 ) -> None:
@@ -130,7 +143,7 @@ def test_a_cancel_without_a_notice_is_found_at_the_beat(make: Make, world: World
 def test_a_new_incarnation_silences_those_of_its_name_on_its_host(make: Make, system_db: Database) -> None:
     here = socket.gethostname()
     with system_db.transaction() as session:
-        earlier = rows.register(session, "w", "Tiny", here, 1, 8)
+        earlier = rows.register(session, "w", "Tiny", here, os.getpid(), 8)  # containers have their pids again
         elsewhere = rows.register(session, "w", "Tiny", "another-host", 1, 8)
         another = rows.register(session, "another", "Tiny", here, 1, 8)
     newest = make(SELDOM_S).worker_id

@@ -63,6 +63,16 @@ def test_a_message_that_came_late_is_not_lost(world: World, leader: Leader, cele
     assert world.state(job) == "dispatched"
 
 
+def test_what_else_lies_in_a_queue_does_not_hide_a_lost_message(world: World, leader: Leader, celery: Celery) -> None:
+    lost = world.job()
+    world.pick()
+    queues.send_jobs(celery, "Tiny", ["a message of somebody else"])
+    finder = LostMessages(celery, age_s=0)
+    finder.look(leader)
+    finder.look(leader)
+    assert world.state(lost) == "queued"
+
+
 def test_young_jobs_are_not_suspected(world: World, leader: Leader, celery: Celery) -> None:
     job = world.job()
     world.pick()

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy import event, text
 
-from registry import presence
+from registry import presence, transitions
 from registry.db import SYSTEM_ROLE, Database
 from registry.settings import Settings
 from registry.transitions import ClaimedAdapter, Outcome
@@ -171,6 +171,18 @@ def test_an_outcome_that_is_refused_spoils_only_itself(
     assert answers(writes) == [True, None, True, True]
     assert [world.state(job) for job in jobs] == ["succeeded", "running", "succeeded", "succeeded"]
     assert answers([writer.settle(done(jobs[1]))]) == [True], "the writer goes on"
+
+
+def test_a_defect_in_one_kind_of_write_stops_neither_the_others_nor_the_writer(
+    world: World, writing: Callable[..., Writer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, other = running(world, 2)
+    writer = writing(world.worker())
+    with monkeypatch.context() as defective:
+        defective.setattr(transitions, "hand_back", lambda *_, **__: {}["a defect"])
+        writes = [writer.hand_back(job, 1), writer.settle(done(other))]
+        assert answers(writes) == [None, True]
+    assert answers([writer.hand_back(job, 1)]) == [True]
 
 
 def test_outcomes_are_kept_while_the_database_is_away(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,8 +98,17 @@ def watch(settings: Settings, celery: Celery, left: list[tuple[int, str]], signs
     Watchdog(chosen, celery, "Tiny", signs, lambda code, why: left.append((code, why)))
 
 
-def signs() -> Signs:
-    return Signs(Traffic(8), asked=threading.Event(), failed=threading.Event(), call=answered, kill=lambda: None)
+def signs(**shown: Any) -> Signs:
+    """Of a worker that is well, but for what is said."""
+    healthy = Signs(
+        Traffic(8),
+        asked=threading.Event(),
+        failed=threading.Event(),
+        call=answered,
+        kill=lambda: None,
+        idle_with_jobs=lambda: False,
+    )
+    return replace(healthy, **shown)
 
 
 def test_an_operators_wish_and_a_failed_engine_are_seen_at_once(
@@ -124,10 +134,36 @@ def test_a_consumer_that_takes_nothing_from_its_queue_is_noticed(
     assert "queue" in left[0][1]
 
 
+def test_jobs_that_wait_here_for_an_idle_engine_are_noticed_with_all_hands_full_too(
+    settings: Settings, celery: Celery, left: list[tuple[int, str]]
+) -> None:
+    traffic = Traffic(1)
+    with traffic.job():
+        watch(settings, celery, left, signs(traffic=traffic, idle_with_jobs=lambda: True), wedged_after_s=0.4)
+        until(lambda: left)
+    assert left[0][0] == START_ANEW
+
+
+def test_a_look_that_breaks_off_is_not_the_last(
+    settings: Settings, celery: Celery, left: list[tuple[int, str]]
+) -> None:
+    called = threading.Event()
+
+    def stumble() -> Future[None]:
+        called.set()
+        raise KeyError("a defect")
+
+    broken = signs(call=stumble)
+    watch(settings, celery, left, broken, wedged_after_s=0.4)
+    assert called.wait(10)
+    broken.asked.set()
+    until(lambda: left)
+    assert left[0][0] == ORDERLY
+
+
 def test_an_engine_that_hangs_is_killed(settings: Settings, celery: Celery, left: list[tuple[int, str]]) -> None:
     killed = threading.Event()
-    hung = Signs(Traffic(8), asked=threading.Event(), failed=threading.Event(), call=Future, kill=killed.set)
-    watch(settings, celery, left, hung, wedged_after_s=0.4)
+    watch(settings, celery, left, signs(call=Future, kill=killed.set), wedged_after_s=0.4)
     assert killed.wait(10)
     assert not left
 

@@ -15,8 +15,11 @@ from tests.hooks import Hooks
 
 
 def cut(hooks: Hooks) -> int:
+    """A pass from the start; how many chunks it made."""
+    before = len(chunks(hooks))
     with hooks.db.transaction() as session:
-        return streams.cut(session)
+        streams.cut(session, streams.START)
+    return len(chunks(hooks)) - before
 
 
 def chunks(hooks: Hooks) -> list[tuple[int | None, list[int] | None, bool]]:
@@ -46,6 +49,22 @@ def bodies(hooks: Hooks) -> list[dict[str, Any]]:
 def results(hooks: Hooks) -> Hooks:
     hooks.endpoint(events=(), deliver="results")
     return hooks
+
+
+def test_old_streams_that_never_end_keep_no_new_one_waiting(results: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "STREAMS_A_PASS", 1)
+    made = [results.batch(MAX_LINES + 1) for _ in range(3)]
+    for _, jobs in made:
+        results.run(jobs[:MAX_LINES])
+    place, cut_of = streams.START, []
+    for _ in made:
+        with results.db.transaction() as session:
+            place = streams.cut(session, place)
+        cut_of.append(place[0])
+    assert cut_of == sorted(batch for batch, _ in made)
+    with results.db.transaction() as session:
+        assert streams.cut(session, place) == streams.START, "and again from the first"
+    assert len(chunks(results)) == 3
 
 
 def test_lines_are_cut_in_the_order_of_their_ends_and_the_last_chunk_has_the_totals(results: Hooks) -> None:
