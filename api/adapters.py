@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
+from api import conditions
 from api.body import documented, json_body
+from api.conditions import IfMatch
 from api.deps import Caller, Session, Shared
 from api.idempotency import Idempotent
 from api.lists import Page
@@ -88,26 +90,34 @@ def list_adapters(session: Session, caller: Caller) -> Page[AdapterView]:
 
 
 @router.get("/adapters/{adapter}")
-def get_adapter(session: Session, caller: Caller, adapter: str) -> Page[AdapterView]:
-    """The versions of one adapter, newest first."""
+def get_adapter(session: Session, caller: Caller, adapter: str, response: Response) -> Page[AdapterView]:
+    """The versions of one adapter, newest first. The ETag changes with the active one."""
     rows = adapters.of_tenant(session, caller.tenant_id, _known_form(adapter))
     if not rows:
         raise _no_such_adapter()
+    response.headers["etag"] = conditions.etag(adapters.active_version(rows))
     views = [_view(row) for row in rows]
     return Page.of(views, [view.id for view in views])
 
 
 @router.post("/adapters/{adapter}/activate", openapi_extra=documented(Activation))
 def activate_adapter(
-    caller: Caller, once: Idempotent, adapter: str, wanted: Annotated[Activation, Depends(json_body(Activation))]
+    caller: Caller,
+    once: Idempotent,
+    adapter: str,
+    wanted: Annotated[Activation, Depends(json_body(Activation))],
+    response: Response,
+    if_match: IfMatch = None,
 ) -> AdapterView:
     """Let the bare name mean this version; jobs that name a version are not touched. Also the way back."""
-    name = _known_form(adapter)
+    name, expected = _known_form(adapter), conditions.expected(if_match)
+    response.headers["etag"] = conditions.etag(wanted.version)
     with once.transaction() as session:
         try:
-            view = _view(adapters.activate(session, caller.tenant_id, name, wanted.version))
+            row = adapters.activate(session, caller.tenant_id, name, wanted.version, instead_of=expected)
         except NotFound:
             raise _no_such_adapter() from None
+        view = _view(row)
         once.keep(session, view)
     return view
 

@@ -55,6 +55,7 @@ KINDS: Final[dict[str, Kind]] = {
     "nothing_to_rerun": Kind(409, "There is nothing to run again"),
     "idempotency_in_flight": Kind(409, "The same request is being answered"),
     "adapter_unavailable": Kind(409, "The adapter version cannot be used"),
+    "precondition_failed": Kind(412, "It has changed meanwhile"),
     "request_too_large": Kind(413, "The request is too large"),
     "unsupported_media_type": Kind(415, "The body has a type that is not taken"),
     "adapter_rejected": Kind(422, "The adapter cannot be served"),

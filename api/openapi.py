@@ -29,7 +29,7 @@ _PRIVATE: Final = {
     503: "The database is away; try again",
 }
 _BY_ROUTE: Final[dict[tuple[str, str], dict[int, str]]] = {
-    ("get", "/readyz"): {503: "The database is away or at another release's schema"},
+    ("get", "/readyz"): {503: "The database is away or lacks migrations"},
     ("post", "/v1/jobs"): {404: "No such model", 409: "The adapter version cannot be used"},
     ("post", "/v1/chat/completions"): {404: "No such model", 500: "The job failed", 504: "The job has not ended yet"},
     ("post", "/v1/completions"): {404: "No such model", 500: "The job failed", 504: "The job has not ended yet"},
@@ -70,7 +70,11 @@ _BY_ROUTE: Final[dict[tuple[str, str], dict[int, str]]] = {
         507: "No room to keep it",
     },
     ("get", "/v1/adapters/{adapter}"): {404: "No such adapter"},
-    ("post", "/v1/adapters/{adapter}/activate"): {404: "No such version", 409: "The version cannot be used"},
+    ("post", "/v1/adapters/{adapter}/activate"): {
+        404: "No such version",
+        409: "The version cannot be used",
+        412: "Another version has become active",
+    },
 }
 _ANY_POST: Final = {
     409: "The same request is being answered",

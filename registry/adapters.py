@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,7 +12,14 @@ from sqlalchemy.orm import Session
 
 from registry import base_models, deployments
 from registry.adapter_files import AdapterFacts
-from registry.errors import AdapterUnavailable, BaseModelMismatch, Conflict, ModelNotFound, NotFound
+from registry.errors import (
+    AdapterUnavailable,
+    BaseModelMismatch,
+    Conflict,
+    ModelNotFound,
+    NotFound,
+    PreconditionFailed,
+)
 from registry.ids import check_slug
 from registry.models import Adapter, BaseModel
 
@@ -73,16 +80,21 @@ def check_name(session: Session, name: str, base: str) -> None:
         raise Conflict(f"{name!r} is a base model's name; call the adapter something else.", param="name")
 
 
-def activate(session: Session, tenant_id: str, name: str, version: int) -> Adapter:
+def activate(
+    session: Session, tenant_id: str, name: str, version: int, *, instead_of: Collection[int | None] | None = None
+) -> Adapter:
     """Make this version the one that the bare name means. Rolling back is activating an older one.
 
-    Raises NotFound, or AdapterUnavailable for a version that is quarantined or retired.
+    `instead_of`: the active versions (None: none is) with which the caller would go on, where it minds.
+    Raises NotFound, AdapterUnavailable for a version that is quarantined or retired, PreconditionFailed.
     """
     lock_name(session, tenant_id, name)
     wanted = get(session, tenant_id, name, version)
     if wanted.state != "ready":
         raise AdapterUnavailable(f"{name}@{version} is {wanted.state} and cannot be activated.", param="version")
     mine = (Adapter.tenant_id == tenant_id, Adapter.name == name)
+    if instead_of is not None and active_version(of_tenant(session, tenant_id, name)) not in instead_of:
+        raise PreconditionFailed("Another version has become active meanwhile: look again, then decide.")
     session.execute(update(Adapter).where(*mine, Adapter.is_active).values(is_active=False))
     session.execute(
         update(Adapter)
@@ -91,6 +103,11 @@ def activate(session: Session, tenant_id: str, name: str, version: int) -> Adapt
     )
     session.refresh(wanted)
     return wanted
+
+
+def active_version(versions: Iterable[Adapter]) -> int | None:
+    """The one that an adapter's bare name means."""
+    return next((row.version for row in versions if row.is_active), None)
 
 
 def get(session: Session, tenant_id: str, name: str, version: int) -> Adapter:

@@ -22,7 +22,7 @@
     │       ├── EmptyFile       these three are about the lines together
     │       ├── TooManyTasks
     │       └── TooManyBadLines
-    ├── Unauthorized            key_invalid
+    ├── Unauthorized            the same for every reason
     ├── NotFound                missing and foreign look alike
     ├── Conflict                the row has moved on
     │   ├── JobEnded
@@ -30,6 +30,7 @@
     │   ├── NotEnded
     │   ├── NothingToRerun
     │   └── IdempotencyInFlight the first of two equal requests is still at work
+    ├── PreconditionFailed      it has changed since the caller looked
     ├── StorageFull             nothing was kept; the operator has to make room
     ├── WebhookTestFailed       the receiver gave no answer
     ├── RateLimited             too much at a time: wait
@@ -60,6 +61,7 @@ from registry.errors.answers import (
     NotEnded,
     NotFound,
     NothingToRerun,
+    PreconditionFailed,
     RateLimited,
     StorageFull,
     Unauthorized,
@@ -144,6 +146,7 @@ __all__ = [
     "NotFound",
     "NothingToRerun",
     "OutputCorrupted",
+    "PreconditionFailed",
     "PromptTooLong",
     "RateLimited",
     "RequestTimeout",

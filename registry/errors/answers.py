@@ -53,6 +53,12 @@ class NothingToRerun(Conflict):
     code = "nothing_to_rerun"
 
 
+class PreconditionFailed(LorryError):
+    """The thing is not any more what the request takes it for (If-Match)."""
+
+    code = "precondition_failed"
+
+
 class WebhookTestFailed(LorryError):
     """A webhook endpoint's receiver could not be reached, or said nothing in time."""
 

@@ -63,6 +63,22 @@ def active(client: TestClient) -> list[int]:
     return [version["version"] for version in versions if version["is_active"]]
 
 
+def test_of_two_who_activate_upon_what_they_saw_one_is_told_to_look_again(acme: TestClient, world: World) -> None:
+    for _ in range(3):
+        world.adapter("acme", "tickets")
+    seen = acme.get("/v1/adapters/tickets").headers["etag"]
+    assert seen == '"1"'
+    first = acme.post("/v1/adapters/tickets/activate", json={"version": 2}, headers={"if-match": seen})
+    assert (first.status_code, first.headers["etag"]) == (200, '"2"')
+    second = acme.post("/v1/adapters/tickets/activate", json={"version": 3}, headers={"if-match": seen})
+    assert (second.status_code, second.json()["error"]["code"]) == (412, "precondition_failed")
+    assert acme.get("/v1/adapters/tickets").headers["etag"] == '"2"'
+    for if_match, status in (('"7", "2"', 200), ("*", 200), ("3", 412), ('W/"3"', 412), ('"none"', 412)):
+        answer = acme.post("/v1/adapters/tickets/activate", json={"version": 3}, headers={"if-match": if_match})
+        assert answer.status_code == status, if_match
+    assert acme.post("/v1/adapters/tickets/activate", json={"version": 1}).status_code == 200
+
+
 def test_a_first_version_can_be_pushed_without_activating_it(
     acme: TestClient, adapter_form: Callable[..., Parts]
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from sqlalchemy import text
 
 from registry import adapter_states, adapters
+from registry.errors import PreconditionFailed
 from tests.e2e.crew import eventually
 from tests.faults.checker import count, settled
 from tests.faults.cluster import Cluster, took
@@ -30,24 +31,31 @@ _LOADS = text(
 def test_row_33_versions_flip_while_jobs_are_submitted_and_each_answers_by_its_own(cluster: Cluster) -> None:
     for seed in (101, 102):
         cluster.world.adapter("acme", "flips", seed=seed)
-    ended = threading.Event()
+    ended, lost = threading.Event(), 0
 
-    def flip() -> None:
+    def flip(wait_s: float) -> None:
+        nonlocal lost
         for version in itertools.cycle((1, 2)):
-            if ended.wait(0.01):
+            if ended.wait(wait_s):
                 return
-            with cluster.db.transaction() as session:
-                adapters.activate(session, "acme", "flips", version)
+            try:
+                with cluster.db.transaction() as session:
+                    adapters.activate(session, "acme", "flips", version, instead_of={3 - version})
+            except PreconditionFailed:
+                lost += 1
 
-    flipper = threading.Thread(target=flip)
-    flipper.start()
+    flippers = [threading.Thread(target=flip, args=(wait_s,)) for wait_s in (0.01, 0.013)]
+    for flipper in flippers:
+        flipper.start()
     try:
         jobs = [job for _ in range(60) for job in cluster.load.submit(5, tenants=["acme"], models=["flips"])]
     finally:
         ended.set()
-        flipper.join()
+        for flipper in flippers:
+            flipper.join()
     settled(cluster)
     assert count(cluster, _VERSIONS, ids=jobs) == 2
+    assert lost, "who came second was told so"
 
 
 def test_row_34_jobs_of_an_adapter_that_goes_fail_at_once_and_nobody_elses(cluster: Cluster) -> None:
