@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from registry import base_models
+from registry import base_models, devices
 from registry.errors import ConfigurationError, Conflict, InvalidField, NotFound
 from registry.ids import check_base_name
 from registry.models import Deployment
 from registry.models.bases import RANK_CEILINGS
 
-_NVIDIA = Path("/dev/nvidiactl")
 _GIB = 1024**3
 
 
@@ -27,7 +26,7 @@ class EngineSettings:
 
     dtype: str = "bfloat16"
     max_model_len: int = 2048
-    max_num_seqs: int = 64
+    max_num_seqs: int = field(default_factory=devices.usual_max_num_seqs)
     max_loras: int | None = 8
     """None: `auto`, as many as fit when the worker starts."""
     max_lora_rank: int = 16
@@ -115,7 +114,7 @@ def rank_ceiling(session: Session, base: str) -> int:
 def _check_fit(session: Session, name: str, path: str, settings: EngineSettings, kv_cache_gib: float) -> None:
     """Deployments on one device share its memory, without a GPU all of them: refuse what does not fit, with the sum."""
     others = session.scalars(select(Deployment).order_by(Deployment.name)).all()
-    if _NVIDIA.exists():
+    if devices.on_gpu():
         others = [d for d in others if d.device == settings.device]
         shares = {d.name: d.gpu_memory_utilization for d in others} | {name: settings.gpu_memory_utilization}
         _refuse_above(shares, 1.0, f"device {settings.device}", "gpu_memory_utilization or choose another device", "")

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from registry import model_shape, sizing
+from registry import devices, model_shape, sizing
 from registry.errors import ConfigurationError
 from registry.logs import get_logger
 from registry.models import Adapter, BaseModel, Deployment
@@ -23,7 +23,6 @@ from registry.settings import Settings
 from registry.sizing import GIB, Wish
 
 ASK_S = 120
-_NVIDIA = Path("/dev/nvidiactl")
 _ASK = "import torch; print(torch.cuda.get_device_properties(0).total_memory)"
 _CPU_SHARE = 0.5
 """Of a machine without a GPU, for the model, its KV cache and slots: databases and other workers live there too."""
@@ -63,7 +62,7 @@ def places(session: Session, settings: Settings, deployment: Deployment, base: B
 
 
 def _wish(settings: Settings, deployment: Deployment, adapters: int) -> Wish:
-    on_gpu = _NVIDIA.exists()
+    on_gpu = devices.on_gpu()
     return Wish(
         device_bytes(settings),
         deployment.gpu_memory_utilization if on_gpu else _CPU_SHARE,
@@ -79,7 +78,7 @@ def device_bytes(settings: Settings) -> int:
     """Memory of this worker's device: as set, else as it says. Raises ConfigurationError when it does not say."""
     if settings.device_memory_gib is not None:
         return int(settings.device_memory_gib * GIB)
-    if not _NVIDIA.exists():
+    if not devices.on_gpu():
         return host_bytes()
     try:
         asked = subprocess.run([sys.executable, "-c", _ASK], check=True, capture_output=True, timeout=ASK_S)

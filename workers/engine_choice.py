@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from registry import devices
 from registry.models import BaseModel, Deployment
 from registry.settings import Settings
 from workers.autosize import Places
 from workers.engine_fake import FakeEngine
 from workers.generation import Engine, EngineConfig
 
-_NVIDIA = Path("/dev/nvidiactl")
 _GIB = 1024**3
 
 
@@ -27,7 +25,7 @@ def engine_config(settings: Settings, deployment: Deployment, base: BaseModel, p
         max_cpu_loras=places.max_cpu_loras,
         tensor_parallel_size=deployment.tensor_parallel_size,
         gpu_memory_utilization=deployment.gpu_memory_utilization,
-        kv_cache_bytes=None if _NVIDIA.exists() else int(settings.kv_cache_gib * _GIB),
+        kv_cache_bytes=None if devices.on_gpu() else int(settings.kv_cache_gib * _GIB),
     )
 
 

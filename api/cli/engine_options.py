@@ -19,7 +19,9 @@ Dtype = Annotated[
     typer.Option(help="Number format of the weights.", rich_help_panel=_PANEL),
 ]
 MaxModelLen = Annotated[int, typer.Option(help="Context length in tokens.", rich_help_panel=_PANEL)]
-MaxNumSeqs = Annotated[int, typer.Option(help="Jobs in the running batch.", rich_help_panel=_PANEL)]
+MaxNumSeqs = Annotated[
+    int, typer.Option(help="Jobs in the running batch; 64 without a GPU, 256 with one.", rich_help_panel=_PANEL)
+]
 
 
 def number_or_auto(value: str | int | None) -> int | None:

@@ -7,15 +7,22 @@ from typing import Annotated
 
 import typer
 
+from api.cli.connection import registry_session
 from api.cli.processes import CODE_DIR, GPU_WORKER
+from registry import deployments
 from registry.settings import child_environment, get_settings
 
 
 def worker(
     deployment: Annotated[str, typer.Option(help="The deployment to serve.")],
-    device: Annotated[str, typer.Option(help="Device index, or several with commas.")] = "0",
+    device: Annotated[
+        str | None, typer.Option(help="Device index, or several with commas; by default the deployment's.")
+    ] = None,
 ) -> None:
     """Becomes the worker: signals, output and exit status are the worker's own."""
+    if device is None:
+        with registry_session() as session:
+            device = deployments.get(session, deployment).device
     command = GPU_WORKER.argv(deployment=deployment, device=device)
     environment = child_environment(
         # CUDA reads it when it is first loaded; the worker's imports may do that.

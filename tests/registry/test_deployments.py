@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from registry import deployments
+from registry import deployments, devices
 from registry.deployments import EngineSettings
 from registry.errors import ConfigurationError, Conflict, InvalidField, NotFound
 from registry.models.bases import RANK_CEILINGS
@@ -83,7 +83,7 @@ def test_two_shares_that_do_not_fit_one_gpu_are_refused_with_the_arithmetic(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "nvidiactl").touch()
-    monkeypatch.setattr(deployments, "_NVIDIA", tmp_path / "nvidiactl")
+    monkeypatch.setattr(devices, "NVIDIA", tmp_path / "nvidiactl")
     world.base("Tiny", gpu_memory_utilization=0.6)
     with pytest.raises(ConfigurationError) as caught:
         world.deployment("Tiny-r16", max_lora_rank=16, gpu_memory_utilization=0.5)
@@ -92,8 +92,17 @@ def test_two_shares_that_do_not_fit_one_gpu_are_refused_with_the_arithmetic(
     world.deployment("Tiny-r32", max_lora_rank=32, gpu_memory_utilization=0.4)
 
 
+@pytest.mark.parametrize(("device", "places"), [("nvidiactl", 256), ("nothing", 64)])
+def test_a_gpus_running_batch_has_more_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, places: int
+) -> None:
+    (tmp_path / "nvidiactl").touch()
+    monkeypatch.setattr(devices, "NVIDIA", tmp_path / device)
+    assert EngineSettings().max_num_seqs == places
+
+
 def test_without_a_gpu_all_deployments_share_the_machines_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployments, "_NVIDIA", Path("/nonexistent"))
+    monkeypatch.setattr(devices, "NVIDIA", Path("/nonexistent"))
     world.base("Tiny")
     with pytest.raises(ConfigurationError) as caught:
         add(world, "Huge", is_default=False, kv_cache_gib=100_000, device="1")

@@ -11,15 +11,16 @@ import pytest
 from api.cli.processes import CODE_DIR
 from registry.settings import get_settings
 from tests.api.cli.conftest import Lorry
+from tests.world import World
 
 
 class _Became(Exception):
     """Raised in place of becoming another process."""
 
 
-def test_the_device_is_pinned_before_the_worker_starts(
-    offline: Lorry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """What it would have become."""
     seen: dict[str, object] = {}
 
     def become(file: str, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
@@ -27,6 +28,22 @@ def test_the_device_is_pinned_before_the_worker_starts(
         raise _Became
 
     monkeypatch.setattr(os, "execvpe", become)
+    monkeypatch.chdir(Path.cwd())  # and back afterwards
+    return seen
+
+
+def test_without_a_device_it_is_the_deployments(lorry: Lorry, world: World, seen: dict[str, object]) -> None:
+    world.base("Tiny", device="3")
+    with pytest.raises(_Became):
+        lorry("worker", "--deployment", "Tiny")
+    environment = seen["environment"]
+    assert isinstance(environment, dict)
+    assert environment["CUDA_VISIBLE_DEVICES"] == "3"
+
+
+def test_the_device_is_pinned_before_the_worker_starts(
+    offline: Lorry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seen: dict[str, object]
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LORRY_DATA_DIR", "relative")
     get_settings.cache_clear()
