@@ -87,10 +87,16 @@ class Cluster:
         """A worker by way of `tests.faults.entry`; it may not live to say that it is ready."""
         return self.crew.start("tests.faults.entry", alteration, "gpu", "--deployment", deployment, "--device", device)
 
-    def api(self) -> str:
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where the servers are, as a process is told."""
+        known = self.settings
+        return {"LORRY_DATABASE_URL": known.resolved_database_url, "LORRY_BROKER_URL": known.resolved_broker_url}
+
+    def api(self, **changes: str) -> str:
         """Starts the API; its address once it answers."""
         port = free_port()
-        self.crew.start("api", LORRY_API_PORT=str(port), LORRY_HOST="127.0.0.1")
+        self.crew.start("api", LORRY_API_PORT=str(port), LORRY_HOST="127.0.0.1", **changes)
         eventually(lambda: answers(port))
         return f"http://127.0.0.1:{port}"
 
