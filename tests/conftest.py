@@ -88,7 +88,7 @@ def superuser(database_url: str) -> Iterator[psycopg.Connection[tuple[object, ..
 def _emptied(superuser: psycopg.Connection[tuple[object, ...]]) -> None:
     # A test that left a transaction open fails the next one here, at once and by name, instead of hanging it.
     # Plans of foreign keys, made when tables were empty, would read a test's 100,000 rows once for each of them.
-    superuser.execute(f"SET lock_timeout = '5s'; DISCARD PLANS; {EMPTY_ALL}")  # type: ignore[arg-type]
+    superuser.execute(f"SET lock_timeout = '5s'; DISCARD PLANS; {EMPTY_ALL}")
 
 
 @pytest.fixture

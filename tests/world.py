@@ -143,7 +143,7 @@ class World:
         """A job's row put straight into a state, past its deadline, at fence 1, as consistent as the checks ask."""
         ended, running = state in TERMINAL, state == State.RUNNING
         with self.db.transaction() as session:
-            now = session.scalar(select(func.now()))
+            now = session.scalars(select(func.now())).one()
             row = Job(
                 id=new_id(),
                 tenant_id=adapter.tenant_id if adapter else self.tenant(),

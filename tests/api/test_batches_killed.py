@@ -63,7 +63,7 @@ def copying(database_url: str) -> bool:
     """Whether PostgreSQL has a COPY of ours in hand; asked by the login itself, which sees all of its sessions."""
     with psycopg.connect(plain_url(database_url)) as connection:
         found = connection.execute("SELECT count(*) FROM pg_stat_progress_copy WHERE tuples_processed > 0").fetchone()
-    return found != (0,)
+    return bool(found != (0,))
 
 
 @pytest.mark.parametrize("moment", ["while lines come", "in the middle of the COPY", "after the answer"])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from httpx2 import Client
+from openai.types.chat import ChatCompletionUserMessageParam
 from sqlalchemy import text
 from starlette.testclient import TestClient
 
@@ -18,7 +19,7 @@ from tests.api.live import LiveApi
 from tests.e2e.crew import eventually
 from tests.world import World
 
-MESSAGES = [{"role": "user", "content": "프린터가 걸려요."}]
+MESSAGES: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "프린터가 걸려요."}]
 CHAT = {"model": "Tiny", "messages": MESSAGES, "max_tokens": 16}
 
 
@@ -33,7 +34,7 @@ def hasty(settings: Settings, world: World) -> Iterator[TestClient]:
 
 def job_count(world: World) -> int:
     with world.db.transaction() as session:
-        return session.execute(text("SELECT count(*) FROM jobs")).scalar_one()
+        return int(session.execute(text("SELECT count(*) FROM jobs")).scalar_one())
 
 
 def test_a_chat_is_answered_in_openais_shape(acme: TestClient, world: World) -> None:

@@ -40,7 +40,7 @@ def _no_files(settings: Settings) -> None:
 
 
 def test_an_upload_is_openais_file_object(acme: TestClient, world: World, settings: Settings) -> None:
-    answer = upload(acme, **{"expires_after[anchor]": "created_at", "expires_after[seconds]": "3600"})
+    answer = upload(acme, DATA, "in.jsonl", **{"expires_after[anchor]": "created_at", "expires_after[seconds]": "3600"})
     file = answer.json()
     assert answer.status_code == 200, answer.text
     assert file == {

@@ -175,7 +175,7 @@ def test_the_same_key_of_another_tenant_is_another_key(
 
 @pytest.mark.parametrize("key", ["", '""', "x" * 256, '"' + "x" * 256 + '"', "tab\there", "caf\xe9"])
 def test_a_key_that_is_none_is_refused(acme: TestClient, world: World, key: str) -> None:
-    answer = acme.post("/v1/jobs", json=JOB, headers={"idempotency-key": key.encode("latin-1")})  # type: ignore[dict-item]
+    answer = acme.post("/v1/jobs", json=JOB, headers={b"idempotency-key": key.encode("latin-1")})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_value")
     assert rows(world)["jobs"] == 0
 

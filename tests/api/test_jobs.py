@@ -127,9 +127,14 @@ def test_text_comes_back_byte_for_byte(acme: TestClient, world: World) -> None:
     claimed = world.claim(worker, world.pick())[0]
     with world.db.transaction() as session:
         transitions.start(session, [(claimed.job_id, claimed.fence)])
-        counted = {"prompt_tokens": 3, "output_tokens": 4}
         done = transitions.Outcome(
-            claimed.job_id, claimed.fence, "succeeded", text=KOREAN, finish_reason="stop", **counted
+            claimed.job_id,
+            claimed.fence,
+            "succeeded",
+            text=KOREAN,
+            finish_reason="stop",
+            prompt_tokens=3,
+            output_tokens=4,
         )
         transitions.settle(session, [done])
     answer = acme.get(f"/v1/jobs/{job['id']}")

@@ -37,10 +37,12 @@ def client(live: LiveApi, world: World) -> OpenAI:
 
 def test_the_official_client_completes(client: OpenAI, world: World) -> None:
     with Finisher(world):
-        chat = client.chat.completions.create(model="Tiny", messages=MESSAGES)  # type: ignore[call-overload]
+        chat = client.chat.completions.create(model="Tiny", messages=MESSAGES)
         continued = client.completions.create(model="Tiny", prompt="The printer", max_tokens=5)
     assert chat.choices[0].message.content == continued.choices[0].text == "네, 요약입니다."
+    assert chat.usage is not None
     assert chat.usage.total_tokens == 17
+    assert chat.model_extra is not None
     assert chat.model_extra["lorry"]["job_id"].startswith("job_")
 
 
@@ -119,7 +121,7 @@ def make_batch(client: OpenAI, file_id: str, **more: Any) -> str:
 
 def completed(client: OpenAI, _: str, **more: Any) -> str:
     made = client.completions.create(model="Tiny", prompt="x", **more)
-    return str(made.model_extra["lorry"]["job_id"])  # type: ignore[index]
+    return str(made.model_extra["lorry"]["job_id"])
 
 
 @pytest.mark.parametrize("closes", [False, True], ids=["503", "closed"])

@@ -73,7 +73,7 @@ def stored(world: World) -> tuple[int, int, int]:
     """Files, batches and jobs."""
     query = "SELECT (SELECT count(*) FROM files), (SELECT count(*) FROM batches), (SELECT count(*) FROM jobs)"
     with world.db.transaction() as session:
-        return tuple(session.execute(text(query)).one())  # type: ignore[return-value]
+        return tuple(session.execute(text(query)).one())
 
 
 def bytes_left(settings: Settings) -> list[Path]:

@@ -88,7 +88,7 @@ async def test_waiters_are_told_within_a_tenth_of_a_second(hub: Hub, world: Worl
 
 async def test_a_job_that_has_ended_is_told_at_once_and_twice_asked_twice_told(hub: Hub, world: World) -> None:
     job_id = world.job_in(State.CANCELLED)
-    assert await asyncio.gather(hub.ended(job_id, 5), hub.ended(job_id, 5)) == [True, True]
+    assert list(await asyncio.gather(hub.ended(job_id, 5), hub.ended(job_id, 5))) == [True, True]
 
 
 async def test_stopping_lets_everybody_go_and_nobody_wait_again(hub: Hub, world: World) -> None:

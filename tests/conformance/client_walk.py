@@ -9,11 +9,15 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import openai
-from client_receiver import Receiver
 from openai import OpenAI
+
+if TYPE_CHECKING:
+    from tests.conformance.client_receiver import Receiver
+else:
+    from client_receiver import Receiver
 
 MESSAGES: Any = [{"role": "user", "content": "프린터가 걸려요. The printer jams."}]
 EVENTS: Any = ["job.succeeded", "batch.completed"]
@@ -112,6 +116,7 @@ def completions(client: OpenAI) -> dict[str, Any]:
     chat = client.chat.completions.create(model="tickets", messages=MESSAGES, max_tokens=8, n=1, user="u1")
     raw = client.chat.completions.with_raw_response.create(model="Tiny", messages=MESSAGES, max_tokens=8)
     text = client.completions.create(model="tickets@1", prompt="The printer", max_tokens=8)
+    assert chat.usage is not None
     return {
         "chat": [chat.object, chat.model, bool(chat.choices[0].message.content), chat.choices[0].finish_reason],
         "usage": chat.usage.prompt_tokens + chat.usage.completion_tokens == chat.usage.total_tokens,
@@ -151,6 +156,7 @@ def refusal(act: Callable[[], Any]) -> dict[str, Any]:
         act()
     except openai.APIStatusError as error:
         headers = error.response.headers
+        body: Any = error.body
         return {
             "class": type(error).__name__,
             "status": error.status_code,
@@ -158,7 +164,7 @@ def refusal(act: Callable[[], Any]) -> dict[str, Any]:
             "param": error.param,
             "type": error.type,
             "shown": str(error),
-            "said": error.body["message"],
+            "said": body["message"],
             "request_id": error.request_id,
             "retry_after": headers.get("retry-after"),
             "should_retry": headers.get("x-should-retry"),

@@ -39,7 +39,7 @@ def stack(
     tiny_base_dir: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Stack]:
-    superuser.execute(EMPTY_ALL)  # type: ignore[arg-type]
+    superuser.execute(EMPTY_ALL)
     redis.Redis.from_url(broker_url).flushall()
     scratch = tmp_path_factory.mktemp("conformance")
     database = _databases[SYSTEM_ROLE]
@@ -58,7 +58,7 @@ def stack(
     try:
         crew.dispatcher()
         crew.start("workers.main", "io")
-        urls = [_api(crew), _api(crew, LORRY_DATABASE_URL=f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/x")]
+        urls = _api(crew), _api(crew, LORRY_DATABASE_URL=f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/x")
         crew.worker()
         yield Stack(world, *urls, hook_port)
     finally:
@@ -68,7 +68,7 @@ def stack(
 def _api(crew: Crew, **changes: str) -> str:
     """The address of an API process that answers."""
     port = free_port()
-    member = crew.start("api", LORRY_API_PORT=str(port), **changes)
+    member = crew.api(port, **changes)
     url = f"http://127.0.0.1:{port}"
     eventually(lambda: _answers(member, url), within_s=60)
     return url

@@ -24,6 +24,7 @@ def map_path_parameters(context: schemathesis.HookContext, path_parameters: dict
     """Existing things in the address."""
     if not path_parameters or _is_left(path_parameters):
         return path_parameters
+    assert context.operation is not None
     known = KNOWN["doomed" if context.operation.method.upper() == "DELETE" else "kept"]
     return {name: known.get(name, value) for name, value in path_parameters.items()}
 
@@ -31,6 +32,7 @@ def map_path_parameters(context: schemathesis.HookContext, path_parameters: dict
 @schemathesis.hook
 def map_body(context: schemathesis.HookContext, body: Any) -> Any:
     """A good body, two times in three with one odd field."""
+    assert context.operation is not None
     good = KNOWN["bodies"].get(context.operation.path)
     if good is None or not isinstance(body, dict) or _is_left(body):
         return body

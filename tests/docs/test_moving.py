@@ -18,7 +18,7 @@ READ: dict[str, tuple[Callable[[dict[str, Any]], JobCreate], dict[str, Any]]] = 
     "chat": (openai_body.from_chat, {"model": "m", "messages": [{"role": "user", "content": "x"}]}),
     "completions": (openai_body.from_completion, {"model": "m", "prompt": "x"}),
 }
-VALUES = {
+VALUES: dict[str, list[Any]] = {
     "null": [None],
     "null; in a chat also false": [None],
     "false": [False],

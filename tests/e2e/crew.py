@@ -23,7 +23,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 
 
-def eventually(look: Callable[[], T], *, within_s: float = 30.0, every_s: float = 0.05) -> T:
+def eventually(look: Callable[[], T | None], *, within_s: float = 30.0, every_s: float = 0.05) -> T:
     """The first true answer of `look`; AssertionError when the deadline passes."""
     deadline = time.monotonic() + within_s
     while not (answer := look()):
@@ -97,20 +97,29 @@ class Crew:
         self.members: list[Member] = []
 
     def start(self, *argv: str, before: tuple[str, ...] = (), root: Path = ROOT, **changes: str) -> Member:
+        return self._start(argv, changes, before=before, root=root)
+
+    def _start(
+        self, argv: tuple[str, ...], changes: dict[str, str], *, before: tuple[str, ...] = (), root: Path = ROOT
+    ) -> Member:
         log = self._logs / f"{argv[0]}-{len(self.members)}.log"
         member = Member(list(argv), self._environment | changes, log, before, root)
         self.members.append(member)
         return member
 
     def dispatcher(self, *, root: Path = ROOT, **changes: str) -> Member:
-        return self.start("workers.dispatcher", root=root, **changes)
+        return self._start(("workers.dispatcher",), changes, root=root)
+
+    def api(self, port: int, **changes: str) -> Member:
+        """The API's process; it may not answer yet."""
+        return self._start(("api",), {"LORRY_API_PORT": str(port)} | changes)
 
     def worker(
         self, deployment: str = "Tiny", *, device: str = "0", wait: bool = True, root: Path = ROOT, **changes: str
     ) -> Member:
         """A GPU worker; with `wait`, one that says it is ready."""
         gpu = ("workers.main", "gpu", "--deployment", deployment, "--device", device)
-        member = self.start(*gpu, root=root, **changes)
+        member = self._start(gpu, changes, root=root)
         if wait:
             eventually(lambda: self.is_ready(member), within_s=90)
         return member

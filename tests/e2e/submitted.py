@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from sqlalchemy import text
 
+from registry.models import Job
 from tests.e2e.crew import Crew, Member, eventually
 from tests.world import World
 
-SLOW = {"LORRY_FAKE_STEP_MS": "20"}
+SLOW_MS = "20"
+"""A step of the fake engine's, as its setting takes it."""
 
 
 def submit(world: World, count: int) -> list[uuid.UUID]:
@@ -22,6 +25,13 @@ def submit(world: World, count: int) -> list[uuid.UUID]:
 def busy(crew: Crew, member: Member) -> None:
     """Wait until this worker has jobs in its engine."""
     eventually(lambda: crew.worker_row(member).get("live", 0) > 0)
+
+
+def swap_of(job: Job) -> dict[str, Any]:
+    """What an ended job's timing says of its adapter."""
+    assert job.timing is not None
+    swap: dict[str, Any] = job.timing["swap"]
+    return swap
 
 
 def all_once(crew: Crew, jobs: list[uuid.UUID]) -> None:

@@ -14,7 +14,7 @@ JOB = {"model": "Tiny", "document": "The printer jams."}
 
 def api(crew: Crew, port: int, **changes: str) -> Member:
     """An API process that answers."""
-    member = crew.start("api", LORRY_API_PORT=str(port), **changes)
+    member = crew.api(port, **changes)
 
     def answers() -> bool:
         try:

@@ -25,7 +25,7 @@ class Api:
 
     def __init__(self, crew: Crew, key: str, **changes: str) -> None:
         port = free_port()
-        self.member: Member = crew.start("api", LORRY_API_PORT=str(port), **changes)
+        self.member: Member = crew.api(port, **changes)
         self.client = httpx2.Client(
             base_url=f"http://127.0.0.1:{port}", headers={"authorization": f"Bearer {key}"}, timeout=10
         )
@@ -48,16 +48,19 @@ def test_an_upload_that_finds_no_room_is_refused_whole_and_taken_once_there_is_r
     parts = ("adapter_config", "json"), ("adapter_model", "safetensors")
     files = {name: (folder / f"{name}.{ending}").read_bytes() for name, ending in parts}
     assert len(files["adapter_model"]) > LIMIT_BYTES
-    push = {"url": "/v1/adapters", "data": {"name": "tickets"}, "files": files}
+
+    def push() -> httpx2.Response:
+        return api.client.post("/v1/adapters", data={"name": "tickets"}, files=files)
+
     unlimited = resource.prlimit(api.member.pid, resource.RLIMIT_FSIZE, (LIMIT_BYTES, resource.RLIM_INFINITY))
-    refused = api.client.post(**push)
+    refused = push()
     assert (refused.status_code, refused.json()["error"]["code"]) == (507, "storage_full")
     assert [file for file in crew_data.rglob("*") if file.is_file()] == []
     with world.db.transaction() as session:
         assert adapters.of_tenant(session, "acme") == []
     assert api.client.post("/v1/jobs", json={"model": "Tiny", "document": "Still served."}).status_code == 202
     resource.prlimit(api.member.pid, resource.RLIMIT_FSIZE, unlimited)
-    assert api.client.post(**push).status_code == 201
+    assert push().status_code == 201
 
 
 def test_without_its_database_the_api_says_so_at_once_and_recovers_by_itself(

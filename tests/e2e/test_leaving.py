@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import text
@@ -13,13 +14,17 @@ from registry import adapter_files, operations
 from registry.db import Database
 from registry.settings import Settings
 from tests.e2e.crew import Crew, eventually
-from tests.e2e.submitted import SLOW, all_once, busy, submit
+from tests.e2e.submitted import SLOW_MS, all_once, busy, submit
 from tests.relay import Relay
 from tests.world import World
 from workers.fake_markers import LOAD_FAILS_KEY
 from workers.leaving import START_ANEW
 
-ENDLESS = {"LORRY_FAKE_STEP_MS": "60000"}
+ENDLESS_MS = "60000"
+
+
+def failed(crew: Crew, count: int) -> bool:
+    return crew.states().get("failed", 0) == count
 
 
 def running_since(crew: Crew, jobs: list[uuid.UUID]) -> None:
@@ -30,7 +35,7 @@ def running_since(crew: Crew, jobs: list[uuid.UUID]) -> None:
 def test_a_second_signal_does_not_wait_and_harms_no_job(crew: Crew, world: World) -> None:
     jobs = submit(world, 10)
     crew.dispatcher()
-    first = crew.worker(LORRY_DRAIN_GRACE_S="30", **ENDLESS)
+    first = crew.worker(LORRY_DRAIN_GRACE_S="30", LORRY_FAKE_STEP_MS=ENDLESS_MS)
     running_since(crew, jobs)
     begun_s = time.monotonic()
     first.terminate()
@@ -47,7 +52,7 @@ def test_a_second_signal_does_not_wait_and_harms_no_job(crew: Crew, world: World
 def test_a_drained_worker_hands_back_and_exits_with_0(crew: Crew, world: World, system_db: Database) -> None:
     jobs = submit(world, 40)
     crew.dispatcher()
-    first = crew.worker(**SLOW)
+    first = crew.worker(LORRY_FAKE_STEP_MS=SLOW_MS)
     busy(crew, first)
     with system_db.transaction() as session:
         operations.drain(session, str(crew.worker_row(first)["id"]))
@@ -66,10 +71,10 @@ def test_a_worker_that_is_too_large_drains_and_asks_to_be_started_again(crew: Cr
 
 def test_work_resumes_soon_after_the_broker_is_back(crew: Crew, world: World, settings: Settings) -> None:
     relay = Relay(settings.valkey_port)
-    away = {"LORRY_BROKER_URL": relay.url(settings.resolved_broker_url)}
+    broker_url = relay.url(settings.resolved_broker_url)
     first = submit(world, 10)
-    dispatcher = crew.dispatcher(**away)
-    worker = crew.worker(**away)
+    dispatcher = crew.dispatcher(LORRY_BROKER_URL=broker_url)
+    worker = crew.worker(LORRY_BROKER_URL=broker_url)
     all_once(crew, first)
     relay.cut()
     more = submit(world, 60)
@@ -119,7 +124,7 @@ def test_an_adapter_that_never_loads_is_quarantined_and_its_neighbours_are_serve
     crew.worker()
     for count in range(1, 4):
         world.job("acme", model="bad@1")
-        eventually(lambda n=count: crew.states().get("failed", 0) == n)
+        eventually(partial(failed, crew, count))
     crew.finished(len(submit(world, 10)))
     with system_db.transaction() as session:
         state = session.execute(text("SELECT state, state_reason FROM tenant_adapters WHERE name = 'bad'")).one()

@@ -6,6 +6,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +31,12 @@ def call(
     method: str | None = None,
     content_type: str = "application/json",
     timeout_s: float = 30.0,
-    **headers: str,
+    headers: Mapping[str, str] | None = None,
 ) -> Answered:
     """One request. Raises OSError when no answer comes at all."""
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     request = urllib.request.Request(  # noqa: S310
-        url, data, {"authorization": f"Bearer {key}", "content-type": content_type} | headers, method=method
+        url, data, {"authorization": f"Bearer {key}", "content-type": content_type, **(headers or {})}, method=method
     )
     begun = time.monotonic()
     try:

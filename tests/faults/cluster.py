@@ -22,7 +22,7 @@ from registry.settings import Settings
 from registry.store import Store
 from tests import tiny_base
 from tests.conftest import plain_url
-from tests.e2e.crew import Crew, Member, eventually
+from tests.e2e.crew import ROOT, Crew, Member, eventually
 from tests.faults.load import Load
 from tests.faults.servers import Server
 from tests.world import World
@@ -81,7 +81,7 @@ class Cluster:
 
     def victim(self, device: str, *, deployment: str = "Tiny", wait: bool = True, **changes: str) -> Member:
         """One more worker, under a name of its own."""
-        return self.crew.worker(deployment, device=device, wait=wait, **changes)
+        return self.crew.worker(deployment, device=device, wait=wait, root=ROOT, **changes)
 
     def altered(self, alteration: str, device: str, deployment: str = "Tiny") -> Member:
         """A worker by way of `tests.faults.entry`; it may not live to say that it is ready."""
@@ -96,7 +96,7 @@ class Cluster:
     def api(self, **changes: str) -> str:
         """Starts the API; its address once it answers."""
         port = free_port()
-        self.crew.start("api", LORRY_API_PORT=str(port), LORRY_HOST="127.0.0.1", **changes)
+        self.crew.api(port, LORRY_HOST="127.0.0.1", **changes)
         eventually(lambda: answers(port))
         return f"http://127.0.0.1:{port}"
 

@@ -6,6 +6,7 @@ import itertools
 import random
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from registry.errors import Unavailable
 from tests.e2e.crew import Member
@@ -63,7 +64,7 @@ class Crowd:
         """Workers with jobs in their engines."""
         return [post for post in self.working() if self._row(post).get("live", 0) > 0]
 
-    def _row(self, post: Post) -> dict[str, object]:
+    def _row(self, post: Post) -> dict[str, Any]:
         assert post.member is not None
         return self._cluster.crew.worker_row(post.member)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import text
@@ -26,6 +28,10 @@ _LOADS = text(
     " extract(epoch FROM max(started_at - created_at))::float8 AS longest_s"
     " FROM jobs WHERE id = ANY(:ids) AND timing->'swap'->>'state' <> 'hot'"
 )
+
+
+def none_open(cluster: Cluster, jobs: Sequence[uuid.UUID]) -> bool:
+    return not count(cluster, _OPEN_OF, ids=jobs)
 
 
 def test_row_33_versions_flip_while_jobs_are_submitted_and_each_answers_by_its_own(cluster: Cluster) -> None:
@@ -66,7 +72,7 @@ def test_row_34_jobs_of_an_adapter_that_goes_fail_at_once_and_nobody_elses(clust
         others = cluster.load.submit(50)
         with cluster.db.transaction() as session:
             change(session, "globex", name, version.version, "a test's doing")
-        assert took(lambda jobs=doomed: not count(cluster, _OPEN_OF, ids=jobs), within_s=10) < 10
+        assert took(partial(none_open, cluster, doomed), within_s=10) < 10
         assert count(cluster, _UNAVAILABLE, ids=doomed) > 0
         settled(cluster)
         assert count(cluster, _UNAVAILABLE, ids=others) == 0

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
+from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from sqlalchemy import text
@@ -21,6 +24,10 @@ _DONE = text("SELECT count(*) FROM jobs WHERE id = ANY(:ids) AND finished_at IS 
 _DEAD = text("SELECT count(*) FROM workers WHERE state = 'dead'")
 
 
+def more_done(cluster: Cluster, jobs: Sequence[uuid.UUID], before: int) -> bool:
+    return count(cluster, _DONE, ids=jobs) > before
+
+
 def test_row_15_postgres_restarts_under_load_and_the_api_says_so(cluster: Cluster) -> None:
     url, key = cluster.api(), cluster.world.key("acme")
     jobs = cluster.load.submit(300)
@@ -28,13 +35,13 @@ def test_row_15_postgres_restarts_under_load_and_the_api_says_so(cluster: Cluste
     cluster.postgres.stop_immediately()
     job = {"model": "tickets", "document": CANARY, "custom_id": CANARY}
     once = {"idempotency-key": "row-15"}
-    away = call(f"{url}/v1/jobs", key, job, **once)
+    away = call(f"{url}/v1/jobs", key, job, headers=once)
     assert (away.status, away.headers["content-type"]) == (503, "application/problem+json")
     assert int(away.headers["retry-after"]) > 0
-    assert call(f"{url}/v1/jobs", key, job, **once).took_s < 1
+    assert call(f"{url}/v1/jobs", key, job, headers=once).took_s < 1
     cluster.postgres.start()
-    assert took(lambda: call(f"{url}/v1/jobs", key, job, **once).status == 202, within_s=RESUME_S) < RESUME_S
-    again = call(f"{url}/v1/jobs", key, job, **once)
+    assert took(lambda: call(f"{url}/v1/jobs", key, job, headers=once).status == 202, within_s=RESUME_S) < RESUME_S
+    again = call(f"{url}/v1/jobs", key, job, headers=once)
     assert again.status == 202
     cluster.load.expect([ids.from_wire("job", again.json["id"])])
     settled(cluster)
@@ -49,7 +56,7 @@ def test_row_15_every_connection_dropped_again_and_again(cluster: Cluster) -> No
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
             )
-            eventually(lambda before=done: count(cluster, _DONE, ids=jobs) > before, within_s=RESUME_S)
+            eventually(partial(more_done, cluster, jobs, done), within_s=RESUME_S)
     settled(cluster)
 
 
@@ -57,18 +64,19 @@ def test_row_15_every_connection_dropped_again_and_again(cluster: Cluster) -> No
 def test_row_16_a_full_disk_under_the_write_ahead_log_loses_nothing_that_was_acknowledged(cluster: Cluster) -> None:
     url, key = cluster.api(), cluster.world.key("acme")
     job = {"model": "tickets", "document": CANARY, "custom_id": CANARY}
+    once = {"idempotency-key": "row-16"}
     with WalDisk(cluster) as disk:
         jobs = cluster.load.submit(300)
         eventually(lambda: count(cluster, _DONE, ids=jobs) > 0)
         disk.fill()
         assert b"No space left on device" in cluster.postgres.log.read_bytes()
-        away = call(f"{url}/v1/jobs", key, job, **{"idempotency-key": "row-16"})
+        away = call(f"{url}/v1/jobs", key, job, headers=once)
         assert (away.status, away.json["error"]["code"]) == (503, "unavailable")
         assert int(away.headers["retry-after"]) > 0
         disk.free()
         cluster.postgres.start()  # as its supervisor does
-        eventually(lambda: call(f"{url}/v1/jobs", key, job, **{"idempotency-key": "row-16"}).status == 202)
-        again = call(f"{url}/v1/jobs", key, job, **{"idempotency-key": "row-16"})
+        eventually(lambda: call(f"{url}/v1/jobs", key, job, headers=once).status == 202)
+        again = call(f"{url}/v1/jobs", key, job, headers=once)
         cluster.load.expect([ids.from_wire("job", again.json["id"])])
         settled(cluster)
 
@@ -77,7 +85,7 @@ def test_row_40_clocks_an_hour_wrong_rescue_nobody(cluster: Cluster) -> None:
     before = count(cluster, _DEAD)
     wrong = [cluster.altered("clock_ahead", "9"), cluster.altered("clock_behind", "10")]
     for member in wrong:
-        eventually(lambda m=member: cluster.crew.is_ready(m))
+        eventually(partial(cluster.crew.is_ready, member))
     jobs = cluster.load.submit(200)
     settled(cluster)
     with cluster.db.transaction() as session:

@@ -25,7 +25,7 @@ from tests.registry.test_flowerconfig import PASSWORD, flower
 
 AUTH = ("ops", PASSWORD)
 
-BAD = [
+BAD: list[dict[str, str | int]] = [
     {"model": "tickets", "document": CANARY, CANARY: 1},
     {"model": CANARY, "document": "x"},
     {"model": "tickets", "document": f"{CANARY}\x00"},

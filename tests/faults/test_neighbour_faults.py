@@ -60,7 +60,7 @@ def test_row_56_a_trickle_beside_a_flood_waits_little_longer_than_alone(cluster:
         jobs = cluster.load.submit(20, tenants=["umbrella"], models=["tickets"])
         eventually(lambda: count(cluster, _STATES, ids=jobs, state="succeeded") == len(jobs))
         with cluster.db.transaction() as session:
-            return statistics.quantiles(session.scalars(_DWELLS, {"ids": jobs}), n=20)[-1]
+            return float(statistics.quantiles(session.scalars(_DWELLS, {"ids": jobs}), n=20)[-1])
 
     alone_s = p95()
     cluster.load.submit(600, tenants=["hooli"])

@@ -119,7 +119,7 @@ class Traffic:
         while True:
             begun = time.monotonic()
             try:
-                answer = call(self._url + path, self._keys[tenant], body, content_type=content_type, **key)
+                answer = call(self._url + path, self._keys[tenant], body, content_type=content_type, headers=key)
             except (OSError, HTTPException):
                 answer = None
             with self._lock:

@@ -11,6 +11,7 @@ import pytest
 from registry import deployments, devices
 from registry.deployments import EngineSettings
 from registry.errors import ConfigurationError, Conflict, InvalidField, NotFound
+from registry.models import Deployment
 from registry.models.bases import RANK_CEILINGS
 from tests.world import World
 
@@ -111,9 +112,7 @@ def test_without_a_gpu_all_deployments_share_the_machines_memory(world: World, m
     assert "LORRY_KV_CACHE_GIB" in message
 
 
-def add(
-    world: World, name: str, *, is_default: bool, kv_cache_gib: float = 0.01, device: str = "0"
-) -> deployments.Deployment:
+def add(world: World, name: str, *, is_default: bool, kv_cache_gib: float = 0.01, device: str = "0") -> Deployment:
     settings = EngineSettings(gpu_memory_utilization=0.1, device=device)
     with world.db.transaction() as session:
         return deployments.add(session, name, "Tiny", settings, is_default=is_default, kv_cache_gib=kv_cache_gib)

@@ -173,11 +173,12 @@ def test_one_login_takes_every_role(database_url: str, api_db: Database) -> None
 def schema_of(url: str) -> list[tuple[Any, ...]]:
     """Tables, columns and policies, comparable."""
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
-        return connection.execute(
+        rows: list[tuple[Any, ...]] = connection.execute(
             """SELECT table_name::text, column_name::text, data_type::text FROM information_schema.columns
                WHERE table_schema = 'public'
                UNION ALL SELECT polrelid::regclass::text, polname::text, polcmd::text FROM pg_policy ORDER BY 1, 2"""
         ).fetchall()
+    return rows
 
 
 def _upgrade_into(url: str, failures: list[BaseException]) -> None:

@@ -105,7 +105,7 @@ def test_text_parts_become_one_text_and_a_developer_is_the_system() -> None:
 
 
 def test_members_of_a_message_that_say_nothing_are_dropped() -> None:
-    answer = {"role": "assistant", "content": "Hi", "refusal": None, "tool_calls": [], "name": None}
+    answer: dict[str, Any] = {"role": "assistant", "content": "Hi", "refusal": None, "tool_calls": [], "name": None}
     assert chat(messages=[answer]).body["messages"] == [{"role": "assistant", "content": "Hi"}]
 
 

@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 import redis
@@ -42,7 +43,8 @@ def test_a_deployments_jobs_land_on_its_own_queue_only(celery: Celery, client: r
     assert {d: waiting_ids(celery, d) for d in sent} == {d: set(names) for d, names in sent.items()}
     assert client.llen(DELIVERIES) == 0
     assert client.llen("celery") == 0
-    bindings = {tuple(binding.decode().split("\x06\x16")) for binding in client.smembers("_kombu.binding.lorry")}
+    bound = cast("set[bytes]", client.smembers("_kombu.binding.lorry"))
+    bindings = {tuple(binding.decode().split("\x06\x16")) for binding in bound}
     # kombu remembers per process what it has bound, so after an emptied broker some may be missing: none may be wrong.
     assert {(key, name) for key, _, name in bindings} <= {(f"infer.{d}",) * 2 for d in sent}
 

@@ -66,7 +66,7 @@ def test_the_operators_servers_come_before_the_embedded_ones(tmp_path: Path) -> 
 
 
 def test_a_password_shows_in_no_representation() -> None:
-    assert "hunter2" not in repr(Settings(flower_password="hunter2"))  # type: ignore[arg-type]
+    assert "hunter2" not in repr(Settings(flower_password="hunter2"))
 
 
 def test_a_child_gets_this_environment_with_changes(monkeypatch: pytest.MonkeyPatch) -> None:

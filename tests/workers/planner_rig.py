@@ -99,7 +99,21 @@ class PlannerRig:
 
     def hold(self, *jobs: HeldJob) -> None:
         """Hand all to the planner at once: one look of its loop sees them all."""
-        self.engine.loop.call_soon_threadsafe(lambda: [self.planner._add(job) for job in jobs])
+
+        def add_all() -> None:
+            for job in jobs:
+                self.planner._add(job)
+
+        self.engine.loop.call_soon_threadsafe(add_all)
+
+    def hold_abandoned(self, job: HeldJob) -> None:
+        """In one turn of the planner's loop: a stop of the job, then the job."""
+
+        def abandon_and_add() -> None:
+            self.planner.abandon([job.job_id])
+            self.planner._add(job)
+
+        self.engine.loop.call_soon_threadsafe(abandon_and_add)
 
     def live(self, count: int) -> None:
         """Wait until so many jobs are in the engine."""

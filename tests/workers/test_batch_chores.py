@@ -82,5 +82,10 @@ def test_a_step_is_repeated_until_nothing_is_left_or_the_time_is_over() -> None:
     repair.repeated(lambda: left.pop(0))
     assert left == [True]
     calls: list[int] = []
-    repair.repeated(lambda: calls.append(1) is None, for_s=0.0)
+
+    def more_is_left() -> bool:
+        calls.append(1)
+        return True
+
+    repair.repeated(more_is_left, for_s=0.0)
     assert calls == [1]

@@ -79,7 +79,12 @@ def test_an_idle_dispatcher_is_woken_by_a_notice(
     monkeypatch.setattr(dispatcher, "IDLE_S", 60.0)
     ticks: list[bool] = []
     tick = Dispatcher.tick
-    monkeypatch.setattr(Dispatcher, "tick", lambda self, **news: ticks.append(tick(self, **news)) or ticks[-1])
+
+    def counted(self: Dispatcher, **news: Any) -> bool:
+        ticks.append(tick(self, **news))
+        return ticks[-1]
+
+    monkeypatch.setattr(Dispatcher, "tick", counted)
     world.base()
     start()
     until(lambda: ticks == [False])

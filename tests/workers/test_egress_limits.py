@@ -12,6 +12,7 @@ from email.utils import formatdate
 import pytest
 from aiohttp import web
 
+from registry.webhooks import targets
 from registry.webhooks.schedule import Answer
 from tests.receiver import Received, Receiver, rules_for, status
 from workers import egress as module
@@ -102,7 +103,7 @@ def test_a_body_that_never_ends_does_not_undo_a_200(
 
 
 def test_the_limits_of_an_attempt_are_those_promised() -> None:
-    assert (module.ATTEMPT_S, module.CONNECT_S, module.DNS_S, module.MAX_READ) == (15.0, 5.0, 5.0, 64 * 1024)
+    assert (module.ATTEMPT_S, module.CONNECT_S, targets.DNS_S, module.MAX_READ) == (15.0, 5.0, 5.0, 64 * 1024)
 
 
 def test_a_resolver_that_hangs_fails_one_attempt_and_delays_no_other(

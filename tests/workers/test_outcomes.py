@@ -13,11 +13,11 @@ from registry.errors import (
     LorryError,
     OutputCorrupted,
 )
-from registry.transitions import MAX_CRASHES
+from registry.transitions import MAX_CRASHES, Outcome
 from tests.workers.held_jobs import held_job
 from workers.generation import Generated, Swap
 from workers.held import HeldJob, SwapRecord
-from workers.outcomes import Ending, Gone, HandBack, Outcome, conclude, failed
+from workers.outcomes import Ending, Gone, HandBack, conclude, failed
 
 DONE = Generated("text", "stop", 7, 3, 0, 0.5, 20.0, 30.0, 1.0, corrupted=False)
 

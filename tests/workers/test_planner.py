@@ -139,7 +139,7 @@ def test_a_job_abandoned_in_the_turn_of_the_loop_that_admits_it_ends_too(make: M
     rig = make()
     job = rig.job()
     # The stop is in the loop's queue before the first step of the run is.
-    rig.engine.loop.call_soon_threadsafe(lambda: (rig.planner.abandon([job.job_id]), rig.planner._add(job)))
+    rig.hold_abandoned(job)
     finish(job)
     assert (rig.planner.report().live, rig.planner.held_ids()) == (0, set())
 
@@ -238,7 +238,7 @@ def test_an_unforeseen_error_ends_its_job_and_frees_its_place(make: Make, monkey
 
 def test_a_job_stopped_before_its_start_was_written_frees_its_place(make: Make) -> None:
     rig = make()
-    rig.writer.starts_wait = never = Future()
+    rig.writer.starts_wait = never = Future[bool]()
     job = rig.job(1)
     rig.hold(job)
     rig.live(1)

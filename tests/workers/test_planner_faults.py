@@ -66,7 +66,7 @@ def test_a_job_between_its_start_and_the_engine_does_not_meet_the_next_engine(ri
     warm = rig.job(1)
     rig.hold(warm)
     finish(warm)
-    rig.writer.starts_wait = pending = Future()
+    rig.writer.starts_wait = pending = Future[bool]()
     caught = rig.job(1)
     rig.hold(caught)
     rig.live(1)

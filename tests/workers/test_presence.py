@@ -169,7 +169,7 @@ def test_beats_come_back_with_the_database(make: Make, system_db: Database, sett
 def hears(superuser: psycopg.Connection[Any]) -> bool:
     """Whether some connection has said LISTEN: it is the last thing it said."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
-    return superuser.execute(query).fetchone() != (0,)
+    return bool(superuser.execute(query).fetchone() != (0,))
 
 
 def test_a_claim_whose_answer_was_lost_is_handed_back_and_what_is_in_hand_is_not(make: Make, world: World) -> None:

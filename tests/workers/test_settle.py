@@ -152,7 +152,7 @@ def test_a_worker_that_was_declared_dead_claims_nothing(
 def test_a_late_write_is_fenced_off_and_changes_nothing(world: World, writing: Callable[..., Writer]) -> None:
     job = running(world, 1)[0]
     writer = writing(world.worker())
-    late = [writer.settle(done(job, fence=0)), writer.start(job, 0), writer.hand_back(job, 0)]
+    late: list[Future[Any]] = [writer.settle(done(job, fence=0)), writer.start(job, 0), writer.hand_back(job, 0)]
     assert answers(late) == [False] * 3
     assert (world.state(job), world.row(job)["started_at"]) == ("running", None)
 
@@ -179,7 +179,7 @@ def test_a_defect_in_one_kind_of_write_stops_neither_the_others_nor_the_writer(
     job, other = running(world, 2)
     writer = writing(world.worker())
     with monkeypatch.context() as defective:
-        defective.setattr(transitions, "hand_back", lambda *_, **__: {}["a defect"])
+        defective.setattr(transitions, "hand_back", lambda *_, **__: dict[str, None]()["a defect"])
         writes = [writer.hand_back(job, 1), writer.settle(done(other))]
         assert answers(writes) == [None, True]
     assert answers([writer.hand_back(job, 1)]) == [True]
@@ -210,7 +210,7 @@ def test_a_connection_lost_in_mid_write_is_replaced(
 ) -> None:
     job, other = running(world, 2)
     database = Database(settings.resolved_database_url, SYSTEM_ROLE, pool_size=1)
-    database.engine.pool._pre_ping = False  # type: ignore[attr-defined]  # the loss is to be met by the write itself
+    database.engine.pool._pre_ping = False  # the loss is to be met by the write itself
     writer = writing(world.worker(), database)
     assert answers([writer.settle(done(job))]) == [True]
     with database.transaction() as session:

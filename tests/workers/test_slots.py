@@ -13,7 +13,7 @@ def test_jobs_pin_their_adapter_and_those_of_the_base_pin_nothing() -> None:
     slots.entered(7, 1.0)
     for adapter in (7, 7, BASE):
         slots.admit(adapter, 2.0)
-    assert (slots.live, slots.live_adapters, slots.resident) == (3, 1, {7})
+    assert (slots.live, slots.live_adapters, slots.resident) == (3, 1, frozenset({7}))
     slots.release(7, 3.0)
     slots.release(BASE, 3.0)
     assert (slots.live, slots.live_adapters) == (1, 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 import openai
 import pytest
 from aiohttp import web
+from openai.types.webhooks import BatchCompletedWebhookEvent
 from sqlalchemy import func, select
 
 from registry.ids import new_id
@@ -39,7 +40,9 @@ def test_the_real_client_unwraps_what_a_real_receiver_got(
         event.type: event for event in (client.webhooks.unwrap(got.body, got.headers) for got in receiver.received)
     }
     assert set(events) == {"job.succeeded", "batch.completed"}
-    assert events["batch.completed"].data.id == f"batch_{batch.hex}"
+    completed = events["batch.completed"]
+    assert isinstance(completed, BatchCompletedWebhookEvent)
+    assert completed.data.id == f"batch_{batch.hex}"
     assert receiver.received[0].event["data"]["id"] == f"job_{job.hex}"
     assert receiver.received[0].event["data"]["output"]["text"] == "요약 ✓"
     assert {row.state for row in hooks.deliveries()} == {"delivered"}
@@ -58,7 +61,7 @@ def test_an_endpoint_that_fails_for_ever_gets_ten_attempts_at_the_schedule(
         (row,) = hooks.deliveries(endpoint)
         if row.state == "pending":
             with hooks.db.transaction() as session:
-                waits.append((row.due_at - session.scalar(select(func.now()))).total_seconds())
+                waits.append((row.due_at - session.scalars(select(func.now())).one()).total_seconds())
         hooks.sql("UPDATE webhook_deliveries SET due_at = now() WHERE state = 'pending'")
     (row,) = hooks.deliveries(endpoint)
     assert (row.state, row.attempts, len(receiver.received)) == ("exhausted", 10, 10)
@@ -126,7 +129,7 @@ def test_too_many_requests_waits_as_long_as_asked(
     send_due()
     (row,) = hooks.deliveries()
     with hooks.db.transaction() as session:
-        assert row.due_at - session.scalar(select(func.now())) >= timedelta(seconds=118)
+        assert row.due_at - session.scalars(select(func.now())).one() >= timedelta(seconds=118)
 
 
 def test_a_url_that_is_not_allowed_any_more_fails_with_a_reason(hooks: Hooks, send_due: Callable[[], int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from api.cli import app, stack
+from api.cli import app, processes, stack
 from api.cli.processes import ProcessKind
 
 
@@ -14,9 +14,7 @@ def stand_in(kind: ProcessKind, *more: str) -> ProcessKind:
 
 
 if __name__ == "__main__":
-    stack.API = stand_in(stack.API)
-    stack.DISPATCHER = stand_in(stack.DISPATCHER)
-    stack.FLOWER = stand_in(stack.FLOWER)
-    stack.IO_WORKER = stand_in(stack.IO_WORKER)
-    stack.GPU_WORKER = stand_in(stack.GPU_WORKER, "{deployment}")
+    for name in ("API", "DISPATCHER", "FLOWER", "IO_WORKER", "GPU_WORKER"):
+        more = ("{deployment}",) if name == "GPU_WORKER" else ()
+        setattr(stack, name, stand_in(getattr(processes, name), *more))
     app(["up"])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from api.cli import hub
-from registry import base_models, deployments
+from registry import base_models
 from registry.db import Database
 from registry.errors import NotFound
 from tests.api.cli.conftest import Lorry
@@ -52,7 +53,7 @@ def test_slots_and_host_copies_are_the_workers_to_count_unless_they_are_given(
 def test_a_deployment_that_is_refused_leaves_no_base_behind(
     lorry: Lorry, tiny_base_dir: Path, system_db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployments.os, "sysconf", lambda name: 1024)
+    monkeypatch.setattr(os, "sysconf", lambda name: 1024)
     answer = lorry("bases", "add", "Tiny", "--path", tiny_base_dir)
     assert answer.status == 1
     assert "do not fit" in answer.err

@@ -14,7 +14,12 @@ from tests.api.cli.conftest import Lorry
 
 def test_the_options_become_the_plan(offline: Lorry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plans: list[demo_run.Plan] = []
-    monkeypatch.setattr(demo_run, "run", lambda plan: plans.append(plan) or True)
+
+    def run(plan: demo_run.Plan) -> bool:
+        plans.append(plan)
+        return True
+
+    monkeypatch.setattr(demo_run, "run", run)
     report = tmp_path / "report.json"
     assert offline("demo", "--jobs", "120", "--report", report, "--keep").status == 0
     assert plans == [demo_run.Plan(jobs=120, report=report, onboard_only=False, keep=True)]

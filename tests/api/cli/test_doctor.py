@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from api.cli import doctor
 from registry import migrations
 from registry.embedded.ports import free_port
 from registry.settings import get_settings
-from tests.api.cli.conftest import Answer, Lorry
+from tests.api.cli.called import Answer
+from tests.api.cli.conftest import Lorry
 
 KNOWN = migrations._known()
 
@@ -26,7 +28,7 @@ def examined(lorry: Lorry, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatc
     return monkeypatch
 
 
-def _findings(answer: Answer) -> dict[str, dict[str, str]]:
+def _findings(answer: Answer) -> dict[str, dict[str, Any]]:
     return {finding["name"]: finding for finding in json.loads(answer.out)}
 
 

@@ -80,7 +80,12 @@ def test_a_command_that_gave_up_is_gone_on_with_by_another(
     relay.mend()
     asked: list[str] = []
     place = Download._place
-    monkeypatch.setattr(Download, "_place", lambda self: asked.append(self.reached.cursor or "") or place(self))
+
+    def asking(self: Download) -> dict[str, str]:
+        asked.append(self.reached.cursor or "")
+        return place(self)
+
+    monkeypatch.setattr(Download, "_place", asking)
     went_on = tenant("batches", "results", batch_id, "--out", tmp_path / name)
     relay.cut()
     assert went_on.status == 0, went_on.err

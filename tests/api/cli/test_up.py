@@ -84,7 +84,8 @@ class Running:
         self.wait_for(lambda: "gpu-worker-base ready" in self.said())
 
     def family(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
+        children: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)
+        return children
 
 
 @pytest.fixture

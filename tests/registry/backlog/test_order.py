@@ -74,7 +74,7 @@ class Backlog:
 
 
 @st.composite
-def backlogs(draw: st.DrawFn, **changes: st.SearchStrategy[object]) -> Backlog:
+def backlogs(draw: st.DrawFn, /, **changes: st.SearchStrategy[object]) -> Backlog:
     names = [f"t{n}" for n in range(draw(st.integers(2, 8)))]
     numbers = iter(range(1, 1000))
     return Backlog(

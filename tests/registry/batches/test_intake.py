@@ -15,7 +15,7 @@ from registry.batches import intake
 from registry.batches.lines import CHAT, COMPLETIONS
 from tests.registry.batches.submissions import Submissions, chat_line, codes, line
 
-STORABLE = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1, max_size=40)
+STORABLE = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=40)
 
 
 @pytest.mark.parametrize("kind", BAD_KINDS, ids=lambda kind: kind.name)

@@ -36,7 +36,8 @@ def test_bad_lines_fail_the_batch_unless_told_otherwise_in_either_way() -> None:
 
 
 def test_null_means_not_given() -> None:
-    named = dict.fromkeys(("metadata", "output_expires_after", "on_bad_line", "completion_window", "dry_run"))
+    names = ("metadata", "output_expires_after", "on_bad_line", "completion_window", "dry_run")
+    named: dict[str, Any] = dict.fromkeys(names)
     assert BatchOptions(**named) == BatchOptions()
 
 

@@ -48,7 +48,7 @@ def test_failed_expired_and_cancelled_lines_run_again_under_their_numbers(batche
     ]
     assert [row.body["document"] for row in rows] == ["Document 2", "Document 3", "Document 4"]
     assert {row.deadline for row in rows} == {new.expires_at}
-    assert new.expires_at - new.created_at == timedelta(hours=24)
+    assert new.expires_at == new.created_at + timedelta(hours=24)
     assert new.webhook_url == "https://x.example/h"
     batches.run(new_id, succeed=[2, 3, 4])
     assert batches.dispatch() == ["completed"]

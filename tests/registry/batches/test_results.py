@@ -136,5 +136,5 @@ def test_another_tenant_reads_nothing(batches: Batches, api_db: Database) -> Non
     batches.world.tenant("globex")
     for order in ("input", "completion"):
         for tenant, expected in (("globex", 0), ("acme", 2)):
-            sent = b"".join(results.stream(api_db, tenant, batch_id, Place(order), None))  # type: ignore[arg-type]
+            sent = b"".join(results.stream(api_db, tenant, batch_id, Place(order), None))
             assert len([json.loads(line) for line in sent.splitlines()]) == expected

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registry.batches.spool import Spool, Spooled
 from registry.ids import new_id
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 
 @given(lines=st.lists(st.tuples(st.integers(1, 2**31), st.integers(0, 999), TEXT, TEXT, st.binary()), max_size=5))
