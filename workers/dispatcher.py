@@ -19,7 +19,7 @@ from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from registry import backlog, failpoints, ids, metrics, queues, wake
+from registry import backlog, failpoints, heap, ids, metrics, queues, wake
 from registry.backlog import Load, Pace, Picked
 from registry.db import SYSTEM_ROLE, Database
 from registry.errors import Unavailable
@@ -153,6 +153,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     metrics.serve(settings, "dispatcher")
+    heap.freeze()
     dispatcher.run()
     return 0
 

@@ -15,7 +15,7 @@ from typing import Any
 from celery import signals
 from celery.worker import state as celery_state
 
-from registry import metrics
+from registry import heap, metrics
 from registry.db import SYSTEM_ROLE, Database
 from registry.errors import LorryError
 from registry.logs import configure_logs, get_logger
@@ -75,6 +75,7 @@ def run_gpu_worker(settings: Settings, deployment: str, device: str | None) -> i
         gpu.install(worker)
         metrics.serve(settings, name)
         leaving.is_ready(worker)
+        heap.freeze()
         Watchdog(settings, celery_app, deployment, worker.signs, leaving.begin)
         consume(settings, name, queue_name(deployment), serves.capacity)
         leaving.finish()
