@@ -25,7 +25,7 @@ from registry.models import ApiKey
 _FORM = re.compile(r"lorry_[a-z0-9]{8}_[A-Za-z0-9_-]{43}")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 _IS_STALE = func.coalesce(ApiKey.last_used_at < func.now() - timedelta(minutes=1), True)
-# Every request begins with this one: as text it costs a third of the same by way of the model.
+# Every request begins with this one. As text, because by way of the model it took a tenth of a poll's time.
 _KNOWN = text("""
 SELECT id, tenant_id, coalesce(last_used_at < now() - interval '1 minute', true) AS is_stale FROM api_keys
 WHERE sha256 = :digest AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())

@@ -19,7 +19,6 @@ with engine.connect() as connection:
     connection.commit()
     context.configure(connection=connection, target_metadata=Base.metadata, transaction_per_migration=True)
     with context.begin_transaction():
-        if not is_later(
-            context.get_context().get_current_revision()
-        ):  # alembic would stumble over a name unknown to it
+        # Alembic would stumble over a revision unknown to it.
+        if not is_later(context.get_context().get_current_revision()):
             context.run_migrations()
