@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from registry import ids, queues
 from tests.e2e.crew import eventually
-from tests.faults.calls import call
+from tests.faults.calls import Answered, call
 from tests.faults.checker import count, settled
 from tests.faults.cluster import Cluster, took
 from tests.faults.load import CANARY
@@ -69,8 +69,14 @@ def test_row_16_a_full_disk_under_the_write_ahead_log_loses_nothing_that_was_ack
         jobs = cluster.load.submit(300)
         eventually(lambda: count(cluster, _DONE, ids=jobs) > 0)
         disk.fill()
+
+        def refused() -> Answered | None:
+            disk.use_up()
+            answer = call(f"{url}/v1/jobs", key, job, headers=once)
+            return None if answer.status == 202 else answer  # PostgreSQL was back for a moment
+
+        away = eventually(refused)
         assert b"No space left on device" in cluster.postgres.log.read_bytes()
-        away = call(f"{url}/v1/jobs", key, job, headers=once)
         assert (away.status, away.json["error"]["code"]) == (503, "unavailable")
         assert int(away.headers["retry-after"]) > 0
         disk.free()

@@ -47,10 +47,13 @@ class WalDisk:
         self._cluster.postgres.start()
 
     def fill(self) -> None:
-        """Not a byte is left for the next segment; then use up the segments that there are, until PostgreSQL ends."""
+        """Not a byte is left for the next segment."""
         with self._ballast.open("wb", buffering=0) as ballast, suppress(OSError):
             while True:
                 os.write(ballast.fileno(), bytes(1 << 20))
+
+    def use_up(self) -> None:
+        """Write until PostgreSQL ends for want of a segment. It starts again by itself, and may be ended again."""
         with suppress(psycopg.OperationalError), self._cluster.superuser() as connection:
             while True:
                 connection.execute("SELECT pg_logical_emit_message(false, 'ballast', 'x')")
