@@ -28,9 +28,17 @@ RETURNING jobs.id
 """)  # noqa: S608
 
 _RESCUE = text(f"""
-UPDATE jobs SET {WAIT_AGAIN}, crashes = crashes + (started_at IS NOT NULL)::int
-WHERE worker = :worker AND state IN ('running') AND NOT (started_at IS NOT NULL AND crashes + 1 >= :max_crashes)
-RETURNING id
+WITH back AS (
+    UPDATE jobs SET {WAIT_AGAIN}, charged = 0, crashes = crashes + (started_at IS NOT NULL)::int
+    WHERE worker = :worker AND state IN ('running') AND NOT (started_at IS NOT NULL AND crashes + 1 >= :max_crashes)
+    RETURNING jobs.id, jobs.deployment, jobs.tenant_id, old.charged
+), refunded AS (
+    UPDATE service_counters AS c SET served = c.served - owed.tokens / t.weight
+    FROM (SELECT deployment, tenant_id, sum(charged) AS tokens FROM back GROUP BY deployment, tenant_id) AS owed
+    JOIN tenants t ON t.id = owed.tenant_id
+    WHERE c.deployment = owed.deployment AND c.tenant_id = owed.tenant_id
+)
+SELECT id FROM back
 """)  # noqa: S608
 
 _GIVE_UP = text(f"""
@@ -76,6 +84,9 @@ def hand_back(session: Session, jobs: Sequence[tuple[uuid.UUID, int]], *, spends
 
 def rescue(session: Session, worker: uuid.UUID) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
     """Take back what a dead worker held: (queued again, given up as `worker_lost`).
+
+    Their tenants get back what they were charged for them: service that was not rendered must not send anybody to the
+    end of the line. The dispatcher alone calls this, as nobody else writes the service counters.
 
     A job with `ALONE_CRASHES` runs alone, so one that reaches `MAX_CRASHES` was alone when its worker died.
     """

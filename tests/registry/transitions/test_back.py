@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
+from sqlalchemy import text
+
 from registry import transitions
 from registry.db import Database
 from registry.states import State
@@ -57,6 +60,29 @@ def test_a_rescued_job_counts_a_crash_only_if_the_engine_had_it(system_db: Datab
         assert (row["state"], row["crashes"], row["started_at"]) == ("queued", crashes, None)
         with system_db.transaction() as session:
             transitions.cancel(session, "acme", job_id)
+
+
+def test_a_rescued_jobs_tenant_gets_its_charge_back_and_pays_at_the_next_pick(
+    system_db: Database, world: World
+) -> None:
+    """Else a worker's death would send its jobs behind those of tenants who lost nothing."""
+
+    def served() -> float:
+        with system_db.transaction() as session:
+            return float(session.scalar(text("SELECT served FROM service_counters WHERE tenant_id = 'acme'")))
+
+    world.tenant("acme", weight=2.0)
+    for _ in range(3):
+        world.job("acme")
+    worker = world.worker()
+    world.claim(worker, world.pick())
+    paid = served()
+    with system_db.transaction() as session:
+        transitions.rescue(session, worker)
+    assert paid > 0
+    assert served() == pytest.approx(0)
+    world.pick()
+    assert served() == pytest.approx(paid)
 
 
 def test_rescue_takes_only_what_that_worker_held(system_db: Database, world: World) -> None:
