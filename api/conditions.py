@@ -9,10 +9,11 @@ from typing import Annotated, Final
 from fastapi import Header
 
 _TAG: Final = re.compile(r'(?:^|,)\s*"([^"]*)"\s*(?=,|$)')
+_VERSION: Final = re.compile(r"[1-9][0-9]{0,9}")
 _NONE_ACTIVE: Final = "none"
 
 IfMatch = Annotated[
-    str | None, Header(alias="If-Match", description="Act only if this ETag, of a version's adapter, still holds.")
+    str | None, Header(alias="If-Match", description="Act only if the adapter's ETag is still this one.")
 ]
 
 
@@ -26,4 +27,4 @@ def expected(if_match: str | None) -> Collection[int | None] | None:
     if if_match is None or if_match.strip() == "*":
         return None
     tags = _TAG.findall(if_match)
-    return {None if tag == _NONE_ACTIVE else int(tag) for tag in tags if tag == _NONE_ACTIVE or tag.isdecimal()}
+    return {None if tag == _NONE_ACTIVE else int(tag) for tag in tags if tag == _NONE_ACTIVE or _VERSION.fullmatch(tag)}

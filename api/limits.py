@@ -5,14 +5,13 @@ Who was told to wait and does not is refused from memory: a storm must not cost 
 
 from __future__ import annotations
 
-import hashlib
 import time
 from typing import Final
 
 from fastapi import Request
 from sqlalchemy.orm import Session
 
-from registry import quotas
+from registry import keys, quotas
 from registry.errors import RateLimited
 from registry.quotas import Rate
 from registry.settings import Settings
@@ -34,11 +33,11 @@ class Brake:
         """This key's tenant has just been told to wait."""
         if len(self._refusals) >= self.MOST:
             self._refusals.clear()
-        self._refusals[_digest(key)] = (now_s + self.HOLDS_S, tenant_id, rate)
+        self._refusals[keys.digest(key)] = (now_s + self.HOLDS_S, tenant_id, rate)
 
     def refusal(self, key: str, now_s: float) -> tuple[str, Rate] | None:
         """The tenant and what it was told, while that holds."""
-        until_s, tenant_id, rate = self._refusals.get(_digest(key), (now_s, "", None))
+        until_s, tenant_id, rate = self._refusals.get(keys.digest(key), (now_s, "", None))
         return (tenant_id, rate) if rate is not None and now_s < until_s else None
 
 
@@ -66,10 +65,6 @@ def _tell(request: Request, rate: Rate) -> None:
             f"You have sent {rate.limit} POST requests within a minute, your limit; go on in {rate.wait_s} s.",
             retry_after_s=rate.wait_s,
         )
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode()).digest()
 
 
 def rate_headers(rate: Rate) -> dict[str, str]:

@@ -74,6 +74,10 @@ class Presence:
     def become(self, state: str) -> None:
         """Write `ready` or `draining`, now or at the next beat that finds the registry there."""
         self._state = state
+        self._write_state()
+
+    def _write_state(self) -> None:
+        state = self._state
         try:
             with self._database.transaction() as session:
                 presence.become(session, self.worker_id, state)
@@ -142,14 +146,15 @@ class Presence:
                 self.asked_to_drain.set()
         if alive or self._stop.is_set():
             if self._written != self._state:
-                self.become(self._state)
+                self._write_state()
             self._let_go()
             return
         _log.error("this worker was declared dead: it lets all its jobs go and registers anew")
         metrics.FALSE_RESCUES.inc()
         self._abandon(self._held())
         self.worker_id = self._register()
-        self.become(self._state)
+        self._written = "starting"
+        self._write_state()
 
     def _let_go(self) -> None:
         """Abandon held jobs that the registry no longer gives to us. Ids are read first: later claims are ours."""

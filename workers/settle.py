@@ -33,6 +33,7 @@ ENDS = ("settle", "divide", "quarantine", "blame", *BACK)
 ENTRIES = ("claim", "start", "explain")
 """Two transactions, in this order of statements. A claim locks this worker's row before any job's, as does whoever
 declares it dead or ends it: beside endings, which lock jobs, it could meet them crosswise."""
+
 _log = get_logger("settle")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -109,6 +110,24 @@ def test_a_worker_that_was_declared_dead_lets_its_jobs_go_and_comes_back_as_anot
     execute(system_db, "UPDATE workers SET state = 'dead' WHERE id = :id", id=old)
     holder.ready(presence)
     until(lambda: holder.let_go == [job])
+    until(lambda: presence.worker_id != old and row(system_db, presence.worker_id)["state"] == "ready")
+
+
+def test_a_worker_that_comes_back_as_another_says_so_later_if_it_cannot_at_once(
+    make: Make, system_db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    presence = make()
+    Holder().ready(presence)
+    old, refused = presence.worker_id, threading.Event()
+
+    def away(*_: object) -> None:
+        refused.set()
+        raise Unavailable("away")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(rows, "become", away)
+        execute(system_db, "UPDATE workers SET state = 'dead' WHERE id = :id", id=old)
+        assert refused.wait(10)
     until(lambda: presence.worker_id != old and row(system_db, presence.worker_id)["state"] == "ready")
 
 
