@@ -56,7 +56,7 @@ def chores(settings: Settings, celery: Celery, rescue: Rescue) -> list[Chore]:
     couriers = Couriers(celery, resend_after_s=settings.resend_after_s, lease_s=settings.lease_s)
     return [
         Chore(min(1.0, settings.beat_s), rescue.look),
-        Chore(settings.resend_after_s, lost.look),
+        Chore(settings.resend_after_s / 2, lost.look),
         Chore(0.1, cancel_lines),
         Chore(0.5, fail_gone),
         Chore(0.2, map_reduce.advance),

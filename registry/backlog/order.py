@@ -6,6 +6,9 @@ comes back from idleness is lifted to the least active counter: idleness earns n
 `AHEAD_JOBS` of its jobs go ahead of their turn and are paid back, so that a few jobs do not wait beside a flood. Ties
 are broken at random.
 
+What a dead worker held goes before all others, whoever's it is: its turn had come. Then, for half of what is left,
+jobs whose deadline is near.
+
 Within a tenant the oldest lane goes first; one whose adapter is in use already counts as `HEAD_START_S` older. Adapters
 with unfinished jobs are capped, so that what workers hold can be admitted; who is blocked by the cap is overtaken by a
 bounded amount of tokens, then everybody waits until an adapter has finished.
@@ -73,6 +76,14 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
+class Rescued:
+    """A queued job whose worker or engine died with it. It was charged when it was picked the first time."""
+
+    job: object
+    adapter: int
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """What a choice looks at."""
 
@@ -84,6 +95,7 @@ class Scene:
     resident: Collection[int] = ()
     """Adapters in some worker's slots."""
     max_unfinished: int = 1 << 30
+    rescued: Sequence[Rescued] = ()
     due: Sequence[Due] = ()
     jobs_per_s: float = 0.0
     """How fast jobs were picked lately; 0 when unknown."""
@@ -93,7 +105,7 @@ class Scene:
 class Choice:
     """Jobs to send by id, then lanes with how many of their oldest jobs to send, in this order."""
 
-    urgent: list[Due] = field(default_factory=list)
+    urgent: list[object] = field(default_factory=list)
     lanes: list[tuple[Lane, int]] = field(default_factory=list)
     ahead: int = 0
     """How many of the lanes' jobs are ahead of their turn; they come first."""
@@ -133,7 +145,9 @@ def lift(accounts: Mapping[str, Account], present: Collection[str], highest: flo
 def choose(scene: Scene, wanted: int, random: Random, ahead: int = 0) -> Choice:
     """What to send next, at most `wanted` jobs, and at most `ahead` more of tenants that are ahead of their turn."""
     order = _Order(scene, random)
-    urgent = order.urgent((max(1, wanted // 2) if len(scene.lanes) > 1 else wanted) if wanted else 0)
+    urgent = order.rescued(wanted)
+    left = wanted - len(urgent)
+    urgent += order.due((max(1, left // 2) if len(scene.lanes) > 1 else left) if left else 0)
     return Choice(urgent, *order.fair(wanted - len(urgent), ahead))
 
 
@@ -153,18 +167,27 @@ class _Order:
         known = lane.adapter in self._opened or lane.adapter in self._scene.resident
         return lane.priority, -(lane.waited_s + HEAD_START_S * known), lane.seq
 
-    def urgent(self, most: int) -> list[Due]:
+    def rescued(self, most: int) -> list[object]:
+        """What dead workers held, as far as its adapters may be opened; the first place that is free is theirs."""
+        chosen: list[object] = []
+        for back in self._scene.rescued:
+            if len(chosen) < most and self._may_open(back.adapter):
+                self._open(back.adapter)
+                chosen.append(back.job)
+        return chosen
+
+    def due(self, most: int) -> list[object]:
         """Jobs whose deadline is nearer than their expected wait, soonest first. They pay like all others."""
         lanes = {(lane.tenant, lane.adapter): lane for lane in self._scene.lanes}
         lowest = min((self._scene.accounts[tenant].served for tenant in self._lanes), default=0.0)
-        chosen: list[Due] = []
+        chosen: list[object] = []
         for due in self._scene.due:
             lane = lanes.get((due.tenant, due.adapter))
-            if len(chosen) == most or lane is None or not self._may_open(lane):
+            if len(chosen) == most or lane is None or not self._may_open(lane.adapter):
                 continue
             if due.left_s < self._expected_wait_s(due, lane, lowest):
                 self._charge(lane)
-                chosen.append(due)
+                chosen.append(due.job)
         return chosen
 
     def _expected_wait_s(self, due: Due, lane: Lane, lowest: float) -> float:
@@ -205,10 +228,10 @@ class _Order:
         lanes = self._lanes[tenant]
         while lanes and self._taken.get(lanes[-1], 0) >= lanes[-1].depth:
             lanes.pop()
-        return lanes[-1] if lanes and self._may_open(lanes[-1]) else None
+        return lanes[-1] if lanes and self._may_open(lanes[-1].adapter) else None
 
-    def _may_open(self, lane: Lane) -> bool:
-        open_already = lane.adapter in self._opened or lane.adapter in self._scene.resident or lane.adapter == BASE
+    def _may_open(self, adapter: int) -> bool:
+        open_already = adapter in self._opened or adapter in self._scene.resident or adapter == BASE
         return open_already or len(self._opened) < self._scene.max_unfinished
 
     def _slack(self, tenant: str) -> float:
@@ -218,5 +241,8 @@ class _Order:
     def _charge(self, lane: Lane) -> None:
         account = self._scene.accounts[lane.tenant]
         account.served += lane.cost / account.weight
-        if lane.adapter != BASE:
-            self._opened.add(lane.adapter)
+        self._open(lane.adapter)
+
+    def _open(self, adapter: int) -> None:
+        if adapter != BASE:
+            self._opened.add(adapter)

@@ -18,7 +18,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from registry.backlog import counters, order
-from registry.backlog.order import Account, Choice, Due, Lane, Pace, Scene
+from registry.backlog.order import Account, Choice, Due, Lane, Pace, Rescued, Scene
 
 ADAPTERS_PER_SLOT = 4
 """Distinct unfinished adapters for each slot of the deployment's workers: more could not be admitted soon."""
@@ -58,11 +58,18 @@ SELECT DISTINCT tenant_id, adapter_key FROM jobs WHERE deployment = :deployment 
 UNION SELECT DISTINCT tenant_id, adapter_key FROM jobs WHERE deployment = :deployment AND state = 'running'
 """)
 
+_RESCUED = text("""
+SELECT id AS job, adapter_key AS adapter FROM jobs WHERE deployment = :deployment AND rescued AND state = 'queued'
+  AND tenant_id NOT IN (SELECT id FROM tenants WHERE paused_at IS NOT NULL)
+  AND adapter_key NOT IN (SELECT adapter_id FROM tenant_adapters WHERE paused_at IS NOT NULL)
+ORDER BY seq LIMIT :wanted
+""")
+
 _DUE = text("""
 SELECT id AS job, tenant_id AS tenant, adapter_key AS adapter, seq,
        extract(epoch FROM deadline - clock_timestamp())::float8 AS left_s
 FROM jobs WHERE deployment = :deployment AND state = 'queued' AND deadline IS NOT NULL
-  AND NOT waits_for_parts AND tenant_id NOT IN (SELECT id FROM tenants WHERE paused_at IS NOT NULL)
+  AND NOT waits_for_parts AND NOT rescued AND tenant_id NOT IN (SELECT id FROM tenants WHERE paused_at IS NOT NULL)
   AND adapter_key NOT IN (SELECT adapter_id FROM tenant_adapters WHERE paused_at IS NOT NULL)
 ORDER BY deadline, seq LIMIT :wanted
 """)
@@ -79,20 +86,19 @@ WITH wanted AS (
     SELECT * FROM unnest(cast(:tenants AS text[]), cast(:adapters AS integer[]), cast(:counts AS integer[]))
         WITH ORDINALITY AS w (tenant, adapter, jobs, place)
 ), urgent AS (
-    SELECT j.id, 0 AS place, j.deadline, j.seq FROM jobs j
-    WHERE j.id = ANY(:urgent) AND j.state = 'queued' FOR UPDATE OF j SKIP LOCKED
+    SELECT j.id, 0 AS place, u.nth FROM unnest(cast(:urgent AS uuid[])) WITH ORDINALITY AS u (id, nth)
+    JOIN jobs j ON j.id = u.id AND j.state = 'queued' FOR UPDATE OF j SKIP LOCKED
 ), regular AS (
-    SELECT head.id, wanted.place, head.seq FROM wanted CROSS JOIN LATERAL (
+    SELECT head.id, wanted.place, head.priority, head.seq FROM wanted CROSS JOIN LATERAL (
         SELECT j.id, j.priority, j.seq FROM jobs j
         WHERE j.deployment = :deployment AND j.state = 'queued' AND NOT j.waits_for_parts
           AND j.tenant_id = wanted.tenant
           AND j.adapter_key = wanted.adapter AND j.id <> ALL(:urgent)
         ORDER BY j.priority, j.seq LIMIT wanted.jobs FOR UPDATE OF j SKIP LOCKED) AS head
 ), placed AS (
-    SELECT id, row_number() OVER (ORDER BY place, deadline, priority, seq) AS place FROM (
-        SELECT id, place, deadline, 0 AS priority, seq FROM urgent
-        UNION ALL SELECT regular.id, regular.place, NULL, j.priority, regular.seq
-        FROM regular JOIN jobs j ON j.id = regular.id) AS both_kinds
+    SELECT id, row_number() OVER (ORDER BY place, priority, seq) AS place FROM (
+        SELECT id, place, 0 AS priority, nth AS seq FROM urgent
+        UNION ALL SELECT id, place, priority, seq FROM regular) AS both_kinds
 ), estimated AS (
     SELECT placed.id, placed.place, least(
         coalesce(octet_length(i.body::text) / 4, 0)
@@ -161,6 +167,7 @@ def _scene(
 ) -> Scene:
     places = session.execute(_PLACES, {"deployment": deployment}).one()
     resident = {adapter for slots in places.slots for adapter in slots}
+    rescued = session.execute(_RESCUED, {"deployment": deployment, "wanted": wanted})
     due = session.execute(_DUE, {"deployment": deployment, "wanted": wanted})
     return Scene(
         lanes,
@@ -168,6 +175,7 @@ def _scene(
         unfinished=unfinished,
         resident=resident,
         max_unfinished=ADAPTERS_PER_SLOT * places.max_loras * max(1, places.workers),
+        rescued=[Rescued(**row._mapping) for row in rescued],
         due=[Due(**row._mapping) for row in due],
         jobs_per_s=pace.jobs_per_s if pace is not None else 0.0,
     )
@@ -176,7 +184,7 @@ def _scene(
 def _dispatch(session: Session, deployment: str, choice: Choice) -> Sequence[Any]:
     values = {
         "deployment": deployment,
-        "urgent": [due.job for due in choice.urgent],
+        "urgent": choice.urgent,
         "tenants": [lane.tenant for lane, _ in choice.lanes],
         "adapters": [lane.adapter for lane, _ in choice.lanes],
         "counts": [jobs for _, jobs in choice.lanes],

@@ -57,6 +57,7 @@ class Job(Base):
             "seq",
             postgresql_where=text("state = 'queued' AND deadline IS NOT NULL"),
         ),
+        Index("ix_jobs_rescued", "deployment", "seq", postgresql_where=text("rescued AND state = 'queued'")),
         Index("uq_jobs_batch_line", "batch_id", "line_no", unique=True, postgresql_where=text("batch_id IS NOT NULL")),
         Index("ix_jobs_parts", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
         Index("ix_jobs_waits_for_parts", "id", postgresql_where=text("waits_for_parts")),
@@ -90,6 +91,8 @@ class Job(Base):
     crashes: Mapped[int] = mapped_column(SmallInteger, server_default="0")
     attempts: Mapped[int] = mapped_column(SmallInteger, server_default="0")
     worker: Mapped[uuid.UUID | None]
+    rescued: Mapped[bool] = mapped_column(server_default=text("false"))
+    """Its worker or engine died with it, and no other has claimed it since: it is picked before all that are not."""
     created_at: Mapped[Created]
     dispatched_at: Mapped[datetime | None]
     claimed_at: Mapped[datetime | None]

@@ -20,7 +20,7 @@ WAIT_AGAIN = "state = 'queued', worker = NULL, claimed_at = NULL, started_at = N
 
 # Only this module's constants enter the statements' text; a caller's values are bound parameters.
 _HAND_BACK = text(f"""
-UPDATE jobs SET {WAIT_AGAIN}, attempts = attempts + (:spends = 'attempt')::int,
+UPDATE jobs SET {WAIT_AGAIN}, rescued = (:spends = 'crash'), attempts = attempts + (:spends = 'attempt')::int,
     crashes = crashes + (:spends = 'crash')::int
 FROM unnest(cast(:ids AS uuid[]), cast(:fences AS integer[])) AS mine (id, fence)
 WHERE jobs.id = mine.id AND jobs.fence = mine.fence AND jobs.state IN ('running')
@@ -28,17 +28,9 @@ RETURNING jobs.id
 """)  # noqa: S608
 
 _RESCUE = text(f"""
-WITH back AS (
-    UPDATE jobs SET {WAIT_AGAIN}, charged = 0, crashes = crashes + (started_at IS NOT NULL)::int
-    WHERE worker = :worker AND state IN ('running') AND NOT (started_at IS NOT NULL AND crashes + 1 >= :max_crashes)
-    RETURNING jobs.id, jobs.deployment, jobs.tenant_id, old.charged
-), refunded AS (
-    UPDATE service_counters AS c SET served = c.served - owed.tokens / t.weight
-    FROM (SELECT deployment, tenant_id, sum(charged) AS tokens FROM back GROUP BY deployment, tenant_id) AS owed
-    JOIN tenants t ON t.id = owed.tenant_id
-    WHERE c.deployment = owed.deployment AND c.tenant_id = owed.tenant_id
-)
-SELECT id FROM back
+UPDATE jobs SET {WAIT_AGAIN}, rescued = true, crashes = crashes + (started_at IS NOT NULL)::int
+WHERE worker = :worker AND state IN ('running') AND NOT (started_at IS NOT NULL AND crashes + 1 >= :max_crashes)
+RETURNING id
 """)  # noqa: S608
 
 _GIVE_UP = text(f"""
@@ -77,7 +69,7 @@ Spends = Literal["nothing", "attempt", "crash"]
 
 def hand_back(session: Session, jobs: Sequence[tuple[uuid.UUID, int]], *, spends: Spends = "nothing") -> set[uuid.UUID]:
     """Give (id, fence) pairs back: a drain or no room, a request that the engine lost (spends an attempt), an engine
-    that died with them inside (counts as a crash)."""
+    that died with them inside (counts as a crash; they are rescued, see `rescue`)."""
     ids, fences = [job_id for job_id, _ in jobs], [fence for _, fence in jobs]
     return set(session.scalars(_HAND_BACK, {"ids": ids, "fences": fences, "spends": spends}))
 
@@ -85,8 +77,7 @@ def hand_back(session: Session, jobs: Sequence[tuple[uuid.UUID, int]], *, spends
 def rescue(session: Session, worker: uuid.UUID) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
     """Take back what a dead worker held: (queued again, given up as `worker_lost`).
 
-    Their tenants get back what they were charged for them: service that was not rendered must not send anybody to the
-    end of the line. The dispatcher alone calls this, as nobody else writes the service counters.
+    They are picked before all others, and are not charged again: nobody waits for another turn because a worker died.
 
     A job with `ALONE_CRASHES` runs alone, so one that reaches `MAX_CRASHES` was alone when its worker died.
     """

@@ -16,7 +16,7 @@ WITH alive AS (
     SELECT id FROM workers WHERE id = :worker AND state IN ('starting', 'ready', 'draining') FOR SHARE
 ), claimed AS (
     UPDATE jobs SET state = 'running', fence = fence + 1, worker = alive.id, claimed_at = clock_timestamp(),
-        waiting_reason = NULL
+        waiting_reason = NULL, rescued = false
     FROM alive
     WHERE jobs.id = ANY(:ids) AND jobs.state = 'dispatched' AND jobs.deployment = :deployment
     RETURNING jobs.id, fence, tenant_id, adapter_id, adapter_key, turn, crashes, attempts, created_at, claimed_at,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.backlog import order
-from registry.backlog.order import AHEAD_JOBS, BASE, OVERTAKING_JOBS, Account, Due, Lane, Pace, Scene
+from registry.backlog.order import AHEAD_JOBS, BASE, OVERTAKING_JOBS, Account, Lane, Pace, Scene
 from tests.stories import stories
 
 RUN = 8
@@ -204,28 +204,6 @@ def test_equal_counters_are_drawn_by_lot() -> None:
         return chosen(Scene([lane("a", 1), lane("b", 2)], accounts(a=0, b=0)), 1, seed)[0][0]
 
     assert {first(seed) for seed in range(20)} == {"a", "b"}
-
-
-def test_a_deadline_jumps_when_it_is_nearer_than_the_expected_wait() -> None:
-    def urgent(left_s: float, seq: int = 1, jobs_per_s: float = 10.0) -> bool:
-        lanes = [lane("a", 1), lane("b", 2)]
-        due = [Due("job", "a", 1, seq, left_s)]
-        scene = Scene(lanes, accounts(a=0, b=0), due=due, jobs_per_s=jobs_per_s)
-        return bool(order.choose(scene, 4, Random(0)).urgent)
-
-    assert urgent(29)
-    assert not urgent(300)
-    assert urgent(300, seq=2001), "2,000 jobs before it at five a second"
-    assert not urgent(300, seq=2001, jobs_per_s=0), "no pace is known yet"
-
-
-def test_deadlines_take_half_of_a_pick_and_are_charged() -> None:
-    due = [Due(n, "hasty", 1, n, 1.0) for n in range(50)]
-    books = accounts(hasty=0, other=0)
-    choice = order.choose(Scene([lane("hasty", 1, depth=50), lane("other", 2)], books, due=due), 8, Random(0))
-    assert len(choice.urgent) == 4
-    assert [(lane.tenant, jobs) for lane, jobs in choice.lanes] == [("other", 4)]
-    assert books["hasty"].served == 40
 
 
 def test_the_pace_forgets() -> None:

@@ -96,6 +96,42 @@ def test_a_near_deadline_jumps_and_a_far_one_does_not(world: World, system_db: D
     assert pick(world, 4)[0] == near
 
 
+def test_what_a_dead_worker_held_overtakes_all_that_was_sent_and_pays_once(world: World, system_db: Database) -> None:
+    """Its tenant has had its share already, and has no other turn for long."""
+
+    def served() -> float:
+        with system_db.transaction() as session:
+            return float(session.scalar(text("SELECT served FROM service_counters WHERE tenant_id = 'heavy'")))
+
+    fill(world, "heavy", 40)
+    worker = world.worker()
+    held = pick(world, 20)
+    world.claim(worker, held)
+    with system_db.transaction() as session:
+        session.execute(text("UPDATE jobs SET deadline = now() + interval '10 s' WHERE id = :id"), {"id": held[-1]})
+    fill(world, "light", 40)
+    with system_db.transaction() as session:
+        transitions.rescue(session, worker)
+    paid = served()
+    with system_db.transaction() as session:
+        picked = backlog.pick(session, "Tiny", 24)
+    assert list(picked.jobs[:20]) == held
+    assert picked.hurried >= 20
+    assert set(tenants_of(world, list(picked.jobs[20:]))) == {"light"}
+    assert served() == paid
+
+
+def test_a_paused_tenants_rescued_jobs_wait_like_its_others(world: World, system_db: Database) -> None:
+    fill(world, "acme", 4)
+    worker = world.worker()
+    world.claim(worker, pick(world, 2))
+    fill(world, "globex", 4)
+    with system_db.transaction() as session:
+        transitions.rescue(session, worker)
+        session.execute(text("UPDATE tenants SET paused_at = now() WHERE id = 'acme'"))
+    assert set(tenants_of(world, pick(world, 8))) == {"globex"}
+
+
 def test_adapters_with_unfinished_jobs_are_capped(world: World) -> None:
     """Two slots, one worker: eight adapters at a time."""
     adapters = [world.adapter(f"t{n}", "tickets").adapter_id for n in range(12)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from sqlalchemy import text
 
 from registry import transitions
 from registry.db import Database
@@ -62,27 +61,27 @@ def test_a_rescued_job_counts_a_crash_only_if_the_engine_had_it(system_db: Datab
             transitions.cancel(session, "acme", job_id)
 
 
-def test_a_rescued_jobs_tenant_gets_its_charge_back_and_pays_at_the_next_pick(
-    system_db: Database, world: World
-) -> None:
-    """Else a worker's death would send its jobs behind those of tenants who lost nothing."""
-
-    def served() -> float:
-        with system_db.transaction() as session:
-            return float(session.scalar(text("SELECT served FROM service_counters WHERE tenant_id = 'acme'")))
-
-    world.tenant("acme", weight=2.0)
-    for _ in range(3):
-        world.job("acme")
-    worker = world.worker()
-    world.claim(worker, world.pick())
-    paid = served()
+def test_what_was_lost_in_a_death_is_marked_until_it_is_claimed_again(system_db: Database, world: World) -> None:
+    job_id = world.job()
+    worker = run(world, system_db, started=True)
     with system_db.transaction() as session:
         transitions.rescue(session, worker)
-    assert paid > 0
-    assert served() == pytest.approx(0)
-    world.pick()
-    assert served() == pytest.approx(paid)
+    assert world.row(job_id)["rescued"]
+    [sent] = world.pick()
+    assert world.row(job_id)["rescued"], "its message may be lost yet"
+    world.claim(world.worker(), [sent])
+    assert not world.row(job_id)["rescued"]
+
+
+@pytest.mark.parametrize(("spends", "rescued"), [("crash", True), ("attempt", False), ("nothing", False)])
+def test_what_is_handed_back_is_marked_if_its_engine_died(
+    system_db: Database, world: World, spends: transitions.Spends, rescued: bool
+) -> None:
+    job_id = world.job()
+    run(world, system_db, started=True)
+    with system_db.transaction() as session:
+        transitions.hand_back(session, [(job_id, 1)], spends=spends)
+    assert world.row(job_id)["rescued"] == rescued
 
 
 def test_rescue_takes_only_what_that_worker_held(system_db: Database, world: World) -> None:
