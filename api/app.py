@@ -68,6 +68,7 @@ def create_app(settings: Settings) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services: Services = app.state.services
     await run_in_threadpool(services.files.sweep)
+    services.pulse.start()
     try:
         yield
     finally:

@@ -33,12 +33,19 @@ def reads_first(read: Read) -> Callable[[Route], Route]:
     return mark
 
 
+async def answering(services: Shared) -> None:
+    """For routes without a caller. Raises Unavailable while the registry does not answer."""
+    services.pulse.check()
+
+
 async def key_of(
     request: Request,
     services: Shared,
     presented: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> str:
-    """The key that the request presents, "" for none. Raises RateLimited for one whose POSTs were refused just now."""
+    """The key that the request presents, "" for none. Raises RateLimited for one whose POSTs were refused just now,
+    Unavailable while the registry does not answer: before the request takes a thread."""
+    services.pulse.check()
     key = presented.credentials if presented else ""
     limits.refuse_early(request, services.brake, key)
     return key

@@ -127,7 +127,10 @@ def problem(error: LorryError, request_id: str) -> ProblemResponse:
 
 
 def install(app: FastAPI) -> None:
-    """Let every error that a route, FastAPI or Starlette raises leave as a problem."""
+    """Let every error that a route, FastAPI or Starlette raises leave as a problem.
+
+    The handlers are async so that a refusal takes no thread: all may be waiting for the database.
+    """
     app.add_exception_handler(LorryError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_error)
     app.add_exception_handler(HTTPException, _on_http)
@@ -149,11 +152,11 @@ def understood(error: Exception) -> LorryError:
     return LorryError("Something went wrong here, not in your request. Quote the request id when you report it.")
 
 
-def _on_error(request: Request, error: Exception) -> ProblemResponse:
+async def _on_error(request: Request, error: Exception) -> ProblemResponse:
     return problem(understood(error), request.state.request_id)
 
 
-def _on_http(request: Request, error: Exception) -> ProblemResponse:
+async def _on_http(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
     answer = problem(_of_status(error.status_code), request.state.request_id)
     answer.headers.update(error.headers or {})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from pydantic import BaseModel
 
-from api.deps import Shared
+from api.deps import Shared, answering
 from registry import migrations
 from registry.errors import Unavailable
 
@@ -19,12 +19,12 @@ class Health(BaseModel):
 
 
 @router.get("/livez")
-def livez() -> Health:
+async def livez() -> Health:
     """Always 200 while the process runs."""
     return Health()
 
 
-@router.get("/readyz")
+@router.get("/readyz", dependencies=[Depends(answering)])
 def readyz(services: Shared) -> Health:
     """200, or 503 while the database is away or lacks migrations of this release. A later release's schema will do."""
     with services.database.transaction() as session:

@@ -10,6 +10,7 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from api.limits import Brake
+from api.pulse import Pulse
 from api.waiting import Hub
 from registry import base_models
 from registry.db import API_ROLE, INGEST_ROLE, Database
@@ -34,6 +35,8 @@ class Services:
         self.waker = Waker(self.database)
         self.brake = Brake()
         self.hub = Hub(Database(settings.resolved_database_url, INGEST_ROLE, pool_size=1))
+        probe = Database(settings.resolved_database_url, API_ROLE, pool_size=1)
+        self.pulse = Pulse(probe, self.database.engine)
         self.secret_box = SecretBox(settings)
         self.webhook_rules = TargetRules.of(settings)
         self._formats: dict[str, tuple[tuple[str, object], PromptFormat]] = {}
@@ -55,6 +58,7 @@ class Services:
 
     def close(self) -> None:
         """Send the last notices and drop the connections."""
+        self.pulse.close()
         self.waker.close()
         self.hub.close()
         self.database.close()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from urllib.error import URLError
 
 import pytest
 from sqlalchemy import text
@@ -45,6 +48,35 @@ def test_row_15_postgres_restarts_under_load_and_the_api_says_so(cluster: Cluste
     assert again.status == 202
     cluster.load.expect([ids.from_wire("job", again.json["id"])])
     settled(cluster)
+
+
+def test_row_15_a_postgres_that_hangs_counts_as_away_and_nobody_is_rescued_from(cluster: Cluster) -> None:
+    url, key, dead = cluster.api(), cluster.world.key("acme"), count(cluster, _DEAD)
+    jobs = cluster.load.submit(300)
+    eventually(lambda: count(cluster, _DONE, ids=jobs) > 0)
+    job, once = {"model": "tickets", "document": CANARY, "custom_id": CANARY}, {"idempotency-key": "row-15-hangs"}
+    cluster.postgres.freeze()
+    try:
+        eventually(lambda: refuses(f"{url}/readyz"))
+        until_s = time.monotonic() + 2 * cluster.settings.lease_s
+        while time.monotonic() < until_s:
+            away = call(f"{url}/v1/jobs", key, job, headers=once)
+            assert (away.status, away.json["error"]["code"]) == (503, "unavailable")
+            assert away.took_s < 1
+    finally:
+        cluster.postgres.thaw()
+    eventually(lambda: call(f"{url}/v1/jobs", key, job, headers=once).status == 202)
+    again = call(f"{url}/v1/jobs", key, job, headers=once)
+    cluster.load.expect([ids.from_wire("job", again.json["id"])])
+    settled(cluster)
+    assert count(cluster, _DEAD) == dead
+
+
+def refuses(url: str) -> bool:
+    """Whether it says 503; one that says nothing yet does not."""
+    with suppress(TimeoutError, URLError):
+        return call(url, "", timeout_s=0.5).status == 503
+    return False
 
 
 def test_row_15_every_connection_dropped_again_and_again(cluster: Cluster) -> None:

@@ -6,10 +6,12 @@ import signal
 import time
 import uuid
 from functools import partial
+from urllib.request import urlopen
 
 import pytest
 from sqlalchemy import text
 
+from registry import metrics
 from registry.failpoints import EXIT_CODE
 from tests.e2e.crew import Member, eventually
 from tests.faults.checker import count, settled
@@ -75,6 +77,29 @@ def test_row_6_a_frozen_worker_wakes_as_a_zombie_and_changes_nothing(cluster: Cl
     settled(cluster)
     zombie.terminate()
     assert zombie.exit_code() == 0
+
+
+def test_row_6_what_a_worker_writes_after_its_lease_is_refused_and_counted(cluster: Cluster) -> None:
+    """It works on, and only its beats are late: what it ends after it was declared dead is no longer its own."""
+    late = cluster.victim("16", LORRY_BEAT_S="8", LORRY_FAKE_STEP_MS="300", LORRY_METRICS_PORT="0")
+    cluster.load.submit(200)
+    worker = busy(cluster, late)
+    settled(cluster)
+    assert count(cluster, _ROW_STATE, worker=worker, state="dead") == 1
+    eventually(lambda: fenced_writes(cluster) >= 1)
+    eventually(lambda: cluster.crew.worker_row(late)["id"] != worker)
+    late.terminate()
+    assert late.exit_code() == 0
+
+
+def fenced_writes(cluster: Cluster) -> float:
+    """Of all processes that show metrics."""
+    total = 0.0
+    for address in metrics.addresses(cluster.settings).values():
+        with urlopen(address) as page:  # noqa: S310 - our own processes
+            lines = page.read().decode().splitlines()
+        total += sum(float(line.split()[-1]) for line in lines if line.startswith("lorry_fenced_writes_total{"))
+    return total
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]], ids=["once", "twice"])
