@@ -69,7 +69,7 @@ def asked_to_drain(session: Session, worker_id: uuid.UUID) -> bool:
 
 
 def become(session: Session, worker_id: uuid.UUID, state: str) -> bool:
-    """Move a living worker's row to `ready`, `draining` or `ended`."""
+    """Move a living worker's row to `starting` (again), `ready`, `draining` or `ended`."""
     moved = session.execute(
         update(Worker)
         .where(Worker.id == worker_id, Worker.state.in_(ALIVE))

@@ -1,5 +1,5 @@
-"""Celery's own worker with threads, bent in two places: signals are ours, and a broker that is away is asked for every
-second, for ever, instead of ever more seldom.
+"""Celery's own worker with threads, bent in three places: signals are ours, a broker that is away is asked for every
+second, for ever, instead of ever more seldom, and a process whose engine is down takes nothing from its queue.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ _log = get_logger("consuming")
 
 
 class PatientConsumer(Consumer):  # type: ignore[misc]
-    """Connects as soon as the broker is there; publishes its events in groups."""
+    """Connects as soon as the broker is there; publishes its events in groups; stops taking messages when told."""
 
+    latest: PatientConsumer | None = None
+    taking = True
+    """Of the whole process, for consumers to come as well: see `take`."""
     _flushing: Any = None
 
     def register_with_event_loop(self, hub: Any) -> None:
@@ -36,6 +39,17 @@ class PatientConsumer(Consumer):  # type: ignore[misc]
         if self._flushing is not None:
             self._flushing.cancel()
         self._flushing = hub.call_repeatedly(EVENTS_EVERY_S, self._flush_events)
+        PatientConsumer.latest = self
+        self.call_soon(self.heed)
+
+    def heed(self) -> None:
+        """In the consumer's own thread: take messages, or not, as the process is told."""
+        for queue_taken in self.app.conf.task_queues:
+            if not self.taking:
+                self.task_consumer.cancel_by_queue(queue_taken)
+            elif not self.task_consumer.consuming_from(queue_taken):
+                self.task_consumer.add_queue(queue_taken)
+                self.task_consumer.consume()
 
     def on_send_event_buffered(self) -> None:
         """Nothing: the timer publishes."""
@@ -67,6 +81,13 @@ class QuietWorker(celery_app.Worker):  # type: ignore[misc]
 
     def install_platform_tweaks(self, worker: Any) -> None:
         """Nothing: see `workers.leaving`."""
+
+
+def take(wanted: bool) -> None:
+    """Whether this process takes messages from its queue. What it has taken already is run. From any thread."""
+    PatientConsumer.taking = wanted
+    if (consumer := PatientConsumer.latest) is not None:
+        consumer.call_soon(consumer.heed)
 
 
 def consume(settings: Settings, name: str, queue_of: str, concurrency: int) -> None:

@@ -19,7 +19,7 @@ from registry.models import BaseModel, Deployment
 from registry.prompts import PromptFormat
 from registry.settings import Settings
 from registry.store import Store
-from workers import outcomes
+from workers import consuming, outcomes
 from workers.autosize import Places, places
 from workers.engine_choice import make_engine
 from workers.in_hand import InHand
@@ -28,6 +28,7 @@ from workers.planner import Planner
 from workers.policy import Rules
 from workers.preparation import Preparation
 from workers.presence import Presence
+from workers.restart import Restart
 from workers.settle import Writer
 from workers.watchdog import Signs, Traffic
 
@@ -36,8 +37,6 @@ ENGINE_CLOSE_S = 3.0
 WRITER_CLOSE_S = 4.0
 """Longest that the last outcomes wait for a registry that is away; after that the lease hands their jobs to others."""
 UNPREPARED = "The worker could not make a prompt of this job. The operator finds the reason in the worker's log."
-ENGINE_RESTARTS = 3
-"""Starts in a row that may fail before the process gives up and lets its supervisor start a new one."""
 
 _log = get_logger("worker")
 _current: GpuWorker | None = None
@@ -100,10 +99,9 @@ class GpuWorker:
             adapter_max_wait_s=settings.adapter_max_wait_s,
             max_held=serves.capacity,
         )
-        self._planner = Planner(self._engine, rules, Store(settings.store_dir), self._writer, self._restart_engine)
+        self._planner = Planner(self._engine, rules, Store(settings.store_dir), self._writer, self._engine_died)
         self._outlook = Outlook(self._database, deployment.name, self._planner)
-        self.failed = threading.Event()
-        self._starting = threading.Event()
+        self._restart = Restart(self._engine, self._planner.resume, self._serve)
         self.traffic = Traffic(serves.capacity)
         self._in_hand = InHand()
         self._closing = threading.Lock()
@@ -185,7 +183,8 @@ class GpuWorker:
         return Signs(
             self.traffic,
             self.presence.asked_to_drain,
-            self.failed,
+            self._restart.failed,
+            self._restart.under_way,
             self._call_engine,
             self._kill_engine,
             self._is_idle_with_jobs,
@@ -194,11 +193,11 @@ class GpuWorker:
     def _is_idle_with_jobs(self) -> bool:
         """Whether jobs wait for an engine that runs and has none."""
         report = self._planner.report()
-        return report.held > report.live == 0 and not self._starting.is_set()
+        return report.held > report.live == 0 and not self._restart.under_way.is_set()
 
     def _call_engine(self) -> Future[Any]:
         """Something that the engine answers between two steps. It is not asked while it starts."""
-        if self._starting.is_set():
+        if self._restart.under_way.is_set():
             answer: Future[Any] = Future()
             answer.set_result(None)
             return answer
@@ -209,25 +208,13 @@ class GpuWorker:
         _log.error("the engine does not answer; it is killed")
         self._engine.close(0.0)
 
-    def _restart_engine(self) -> None:
-        self._starting.set()  # at once: nobody may ask the dead one
-        threading.Thread(target=self._start_again, name="engine-restart", daemon=True).start()
+    def _engine_died(self) -> None:
+        self._restart.begin()
 
-    def _start_again(self) -> None:
-        for attempt in range(1, ENGINE_RESTARTS + 1):
-            self._starting.set()
-            try:
-                self._engine.close()
-                self._engine.start()
-                self._starting.clear()
-                self._planner.resume()
-            except Exception as error:  # noqa: BLE001 - an engine that dies while it starts says so in many ways
-                words = error.message if isinstance(error, LorryError) else type(error).__name__
-                _log.error("the engine did not start again", attempt=attempt, error=words)
-            else:
-                _log.info("the engine runs again", attempt=attempt)
-                return
-        self.failed.set()
+    def _serve(self, wanted: bool) -> None:
+        """Take jobs, or leave them to others while the engine is being started."""
+        consuming.take(wanted)
+        self.presence.become("ready" if wanted else "starting")
 
 
 def install(worker: GpuWorker) -> None:

@@ -104,7 +104,7 @@ class Planner:
     # ---- on the loop
 
     def _add(self, job: HeldJob) -> None:
-        if self._closing:
+        if self._closing or self._broken:
             self._endings.end(job, HandBack())
             return
         self._waiting.add(job)
@@ -229,7 +229,7 @@ class Planner:
         await self._runs.wait(self._runs.ids)
 
     def engine_died(self) -> None:
-        """Hand everything back. What is held from now on waits for the engine's next start."""
+        """Hand everything back, and what comes until the engine's next start as well: others may run it."""
         if self._broken:
             return
         self._broken = True

@@ -48,6 +48,7 @@ class Presence:
         self._beat_s = beat_s
         self._sizing = sizing
         self._state = self._written = "starting"
+        self._lock = threading.Lock()
         self._stop = threading.Event()
         self.asked_to_drain = threading.Event()
         """An operator wants this worker to hand back, finish and exit."""
@@ -72,8 +73,11 @@ class Presence:
         self.become("ready")
 
     def become(self, state: str) -> None:
-        """Write `ready` or `draining`, now or at the next beat that finds the registry there."""
-        self._state = state
+        """Write `starting`, `ready` or `draining`, now or at the next beat that finds the registry there. Who drains
+        does nothing else any more."""
+        with self._lock:
+            if self._state != "draining":
+                self._state = state
         self._write_state()
 
     def _write_state(self) -> None:

@@ -57,6 +57,7 @@ class Traffic:
 @dataclass(frozen=True, slots=True)
 class Signs:
     """What a worker shows of itself. `asked`: an operator wants it to leave. `failed`: its engine will not start.
+    `starting`: its engine is being started again, and nothing is taken meanwhile.
 
     `call`: asks the engine something easy; the future is set when it has answered, or has said that it cannot. `kill`:
     ends the engine. `idle_with_jobs`: jobs wait here for an engine that runs and has none.
@@ -65,6 +66,7 @@ class Signs:
     traffic: Traffic
     asked: threading.Event
     failed: threading.Event
+    starting: threading.Event
     call: Callable[[], Future[Any]]
     kill: Callable[[], None]
     idle_with_jobs: Callable[[], bool]
@@ -173,6 +175,9 @@ class Watchdog:
         return None
 
     def _waiting(self) -> int:
+        """Messages that could be taken."""
+        if self._signs.starting.is_set():
+            return 0
         try:
             return queues.length(self._celery, self._deployment)
         except queues.AWAY:

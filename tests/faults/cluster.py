@@ -83,9 +83,10 @@ class Cluster:
         """One more worker, under a name of its own."""
         return self.crew.worker(deployment, device=device, wait=wait, root=ROOT, **changes)
 
-    def altered(self, alteration: str, device: str, deployment: str = "Tiny") -> Member:
+    def altered(self, alteration: str, device: str, deployment: str = "Tiny", **changes: str) -> Member:
         """A worker by way of `tests.faults.entry`; it may not live to say that it is ready."""
-        return self.crew.start("tests.faults.entry", alteration, "gpu", "--deployment", deployment, "--device", device)
+        kind = ("gpu", "--deployment", deployment, "--device", device)
+        return self.crew.start("tests.faults.entry", alteration, *kind, before=(), root=ROOT, **changes)
 
     @property
     def addresses(self) -> dict[str, str]:

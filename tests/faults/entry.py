@@ -5,11 +5,14 @@ For faults that lie inside Celery, kombu or the machine's clock, where the produ
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 SKEW_S = 3600.0
 
@@ -28,6 +31,21 @@ def short_visibility() -> None:
     celery_app.conf.broker_transport_options |= {"visibility_timeout": 1, "unacked_restore_interval": 1}
 
 
+def restarts_at_the_gate() -> None:
+    """Its engine, once dead, is being started until the file `GATE` is there."""
+    from workers.engine_fake import FakeEngine
+
+    start, gate, starts = FakeEngine.start, Path(os.environ["GATE"]), itertools.count()
+
+    def wait_and_start(engine: FakeEngine) -> None:
+        if next(starts):
+            while not gate.exists():
+                time.sleep(0.05)
+        start(engine)
+
+    mock.patch.object(FakeEngine, "start", wait_and_start).start()
+
+
 def clock_ahead() -> None:
     """This process believes that it is an hour later."""
     _skew(SKEW_S)
@@ -44,7 +62,8 @@ def _skew(by_s: float) -> None:
 
 
 ALTERATIONS: dict[str, Callable[[], Any]] = {
-    alteration.__name__: alteration for alteration in (dies_after_pop, short_visibility, clock_ahead, clock_behind)
+    alteration.__name__: alteration
+    for alteration in (dies_after_pop, short_visibility, restarts_at_the_gate, clock_ahead, clock_behind)
 }
 
 

@@ -6,12 +6,13 @@ import signal
 import time
 import uuid
 from functools import partial
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 from sqlalchemy import text
 
-from registry import metrics
+from registry import metrics, transitions
 from registry.failpoints import EXIT_CODE
 from tests.e2e.crew import Member, eventually
 from tests.faults.checker import count, settled
@@ -151,3 +152,28 @@ def test_a_job_that_kills_or_hangs_its_engine_fails_alone_and_the_worker_goes_on
     assert worker.process.poll() is None, "an engine is started again, not the process"
     worker.terminate()
     assert worker.exit_code() == 0
+
+
+def test_a_worker_whose_engine_is_being_started_leaves_the_jobs_to_others(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.world.base("Halting")
+    gate = tmp_path / "gate"
+    halted = cluster.altered("restarts_at_the_gate", "17", "Halting", GATE=str(gate))
+    eventually(partial(cluster.crew.is_ready, halted))
+    [killer] = cluster.load.submit(1, models=["Halting"], document=Marker.DEATH, ends=["cancelled"])
+    eventually(lambda: cluster.crew.worker_row(halted)["state"] == "starting")
+    with cluster.db.transaction() as session:
+        transitions.cancel(session, cluster.world.row(killer)["tenant_id"], killer)
+    other = cluster.victim("18", deployment="Halting")
+    jobs = cluster.load.submit(40, models=["Halting"])
+    settled(cluster)
+    id_of = {member: cluster.crew.worker_row(member)["id"] for member in (halted, other)}
+    assert {cluster.world.row(job)["worker"] for job in jobs} == {id_of[other]}
+    gate.touch()
+    eventually(partial(cluster.crew.is_ready, halted))
+    other.terminate()
+    assert other.exit_code() == 0
+    later = cluster.load.submit(40, models=["Halting"])
+    settled(cluster)
+    assert {cluster.world.row(job)["worker"] for job in later} == {id_of[halted]}
+    halted.terminate()
+    assert halted.exit_code() == 0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from registry.db import Database
 from registry.errors import EngineDead, EngineStartFailed, NotFound
@@ -36,6 +37,11 @@ def make(world: World, system_db: Database, settings: Settings) -> Iterator[Make
     yield build
     for worker in made:
         worker.close()
+
+
+def state_of(world: World, worker: GpuWorker) -> str:
+    with world.db.transaction() as session:
+        return str(session.scalar(text("SELECT state FROM workers WHERE id = :id"), {"id": worker.presence.worker_id}))
 
 
 def run_all(worker: GpuWorker, jobs: list[uuid.UUID]) -> None:
@@ -111,6 +117,8 @@ def test_after_an_engine_death_the_worker_goes_on(make: Make, world: World) -> N
     assert (row["state"], row["attempts"], row["crashes"]) == ("queued", 0, 1)
     with world.db.transaction() as session:
         cancel(session, "acme", killer)
+    until(lambda: not worker.signs.starting.is_set())
+    until(lambda: state_of(world, worker) == "ready")
     after = world.job()
     world.pick()
     run_all(worker, [after])
@@ -130,15 +138,14 @@ def test_an_engine_that_will_not_start_again_is_reported(
     killer = world.job(document=Marker.DEATH)
     world.pick()
     run_all(worker, [killer])
-    assert worker.failed.wait(10)
+    assert worker.signs.failed.wait(10)
+    assert state_of(world, worker) == "starting", "it takes no jobs"
     late = world.job()
     world.pick()
-    thread = threading.Thread(target=worker.run, args=(late,), daemon=True)
-    thread.start()
-    until(lambda: world.state(late) == "running")
-    worker.drain()
-    thread.join(10)
+    run_all(worker, [late])
     assert world.state(late) == "queued"
+    worker.drain()
+    assert state_of(world, worker) == "draining"
 
 
 def test_a_drain_hands_back_and_close_says_goodbye(make: Make, world: World) -> None:

@@ -104,6 +104,7 @@ def signs(**shown: Any) -> Signs:
         Traffic(8),
         asked=threading.Event(),
         failed=threading.Event(),
+        starting=threading.Event(),
         call=answered,
         kill=lambda: None,
         idle_with_jobs=lambda: False,
@@ -132,6 +133,21 @@ def test_a_consumer_that_takes_nothing_from_its_queue_is_noticed(
     until(lambda: left)
     assert left[0][0] == START_ANEW
     assert "queue" in left[0][1]
+
+
+def test_a_consumer_that_takes_nothing_while_its_engine_starts_is_not_stuck(
+    settings: Settings, celery: Celery, left: list[tuple[int, str]], world: World
+) -> None:
+    queues.send_jobs(celery, "Tiny", [ids.to_wire("job", world.job())])
+    looks = iter(range(100))
+    busy = signs(idle_with_jobs=lambda: next(looks) < 0)
+    busy.starting.set()
+    watch(settings, celery, left, busy, wedged_after_s=0.4)
+    until(lambda: next(looks) > 8)
+    assert not left
+    busy.starting.clear()
+    until(lambda: left)
+    assert left[0][0] == START_ANEW
 
 
 def test_jobs_that_wait_here_for_an_idle_engine_are_noticed_with_all_hands_full_too(
