@@ -39,7 +39,7 @@ class Pulse:
         self._thread.start()
 
     def check(self) -> None:
-        """Raises Unavailable when nobody has had an answer for `SILENT_S`, and asking has begun."""
+        """Raises Unavailable when a probe has had no answer for `SILENT_S`, nor anybody else. Not before `start`."""
         if self._thread.is_alive() and time.monotonic() - self._heard_s > SILENT_S + EVERY_S:
             raise Unavailable("The registry's database does not answer; try again in a few seconds.")
 

@@ -40,13 +40,21 @@ def keep(session: Session, reasons: Sequence[tuple[uuid.UUID, int, str]]) -> set
 
 
 def waiting_for(
-    state: str, started_at: datetime | None, reason: str | None, crashes: int, *, in_parts: bool = False
+    state: str,
+    started_at: datetime | None,
+    reason: str | None,
+    crashes: int,
+    *,
+    in_parts: bool = False,
+    rescued: bool = False,
 ) -> str | None:
     """What an open job waits for; None once it runs or has ended."""
     if state == State.QUEUED and in_parts:
         return PARTS
     if state == State.QUEUED:
         alone = " It will run alone: workers died while it ran." if crashes >= ALONE_CRASHES else ""
+        if rescued:
+            return "a free worker: the one that had it is dead, and it goes first." + alone
         return "its turn: tenants take turns by the tokens they were served." + alone
     if state == State.DISPATCHED:
         return "a worker to take it; it was picked and sent."

@@ -97,6 +97,7 @@ def select_views(tenant_id: str | BindParameter[str]) -> Select[*tuple[Any, ...]
             Job.timing,
             Job.waiting_reason,
             Job.crashes,
+            Job.rescued,
             Job.overflow,
             Job.waits_for_parts,
             Adapter.version.label("adapter_version"),

@@ -230,7 +230,9 @@ def job_view(row: Row[Any] | Mapping[str, Any]) -> JobView:
         timing=Timing.model_validate(get["timing"]) if get["timing"] else None,
         overflow=Overflow.model_validate(get["overflow"]) if get["overflow"] else None,
         waiting_for=explanations.waiting_for(
-            get["state"], get["started_at"], get["waiting_reason"], get["crashes"], in_parts=get["waits_for_parts"]
+            *(get[name] for name in ("state", "started_at", "waiting_reason", "crashes")),
+            in_parts=get["waits_for_parts"],
+            rescued=get["rescued"],
         ),
     )
 

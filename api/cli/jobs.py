@@ -90,7 +90,12 @@ def explain(
         if job is None:
             raise NotFound("No such job: check the id.")
         waits = explanations.waiting_for(
-            job.state, job.started_at, job.waiting_reason, job.crashes, in_parts=job.waits_for_parts
+            job.state,
+            job.started_at,
+            job.waiting_reason,
+            job.crashes,
+            in_parts=job.waits_for_parts,
+            rescued=job.rescued,
         )
         workers = explanations.at_deployment(session, job.deployment) if waits else None
     output.record(

@@ -82,7 +82,7 @@ def test_row_6_a_frozen_worker_wakes_as_a_zombie_and_changes_nothing(cluster: Cl
 
 def test_row_6_what_a_worker_writes_after_its_lease_is_refused_and_counted(cluster: Cluster) -> None:
     """It works on, and only its beats are late: what it ends after it was declared dead is no longer its own."""
-    late = cluster.victim("16", LORRY_BEAT_S="8", LORRY_FAKE_STEP_MS="300", LORRY_METRICS_PORT="0")
+    late = cluster.victim("16", LORRY_BEAT_S="12", LORRY_FAKE_STEP_MS="300", LORRY_METRICS_PORT="0")
     cluster.load.submit(200)
     worker = busy(cluster, late)
     settled(cluster)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import text
 
-from registry import explanations, jobs
+from registry import explanations, jobs, transitions
 from registry.db import Database
 from registry.shapes import job_view
 from registry.states import State
@@ -25,6 +25,14 @@ def test_only_open_jobs_that_do_not_run_yet_wait_for_something(state: State) -> 
 
 def test_a_job_that_met_a_dead_worker_is_said_to_run_alone() -> None:
     assert "alone" in str(explanations.waiting_for(State.QUEUED, None, None, 2))
+
+
+def test_a_rescued_job_is_said_to_go_first(world: World, system_db: Database) -> None:
+    job, worker = world.job(), world.worker()
+    world.claim(worker, world.pick())
+    with system_db.transaction() as session:
+        transitions.rescue(session, worker)
+        assert "goes first" in str(job_view(jobs.get(session, "acme", job)).waiting_for)
 
 
 def test_a_held_jobs_reason_is_kept_and_read_by_its_tenant(world: World, system_db: Database) -> None:
