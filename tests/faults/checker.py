@@ -74,6 +74,11 @@ class Verdict:
         names = ("lost", "wrong_end", "doubled", "wrong_output", "miscounted", "on_dead_workers", "leaks")
         return {name: found for name in names if (found := getattr(self, name))}
 
+_NO_HURRY = text(
+    "SELECT set_config('idle_in_transaction_session_timeout', '0', true), set_config('statement_timeout', '0', true)"
+)
+"""Of a long run there are 200,000 jobs to look at, one by one, in one transaction."""
+
 
 def settled(cluster: Cluster, *, within_s: float = 60.0) -> None:
     """Wait until no job is open."""
@@ -91,6 +96,7 @@ def check(cluster: Cluster, *, within_s: float = 60.0) -> Verdict:
 def inspect(cluster: Cluster) -> Verdict:
     """Look at every job, count, worker and log as they are now."""
     with cluster.db.transaction() as session:
+        session.execute(_NO_HURRY)
         verdict = Verdict()
         _look_at_jobs(session, cluster.load.acknowledged, verdict)
         outputs = session.execute(_OUTPUTS).one()

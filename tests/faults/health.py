@@ -17,8 +17,8 @@ _DEAD = text("SELECT count(*) FROM workers WHERE state = 'dead'")
 _RESCUED = text("SELECT coalesce(sum(crashes), 0) FROM jobs")
 _DONE = text("SELECT count(*) FROM jobs WHERE finished_at IS NOT NULL")
 _CONNECTIONS = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
-WARM_UP = 0.25
-"""The part of the stretch after which memory is watched: caches fill first."""
+WARM_UP = 0.5
+"""The part of the stretch after which memory is watched: caches fill first, at last a tokenizer's with 10,000 words."""
 
 
 @dataclass

@@ -93,7 +93,8 @@ class Run:
         self._killer.run(some, SERVERS, every_s=(1.0, 4.0), timed=False)
         self._killer.run(few, ALL, every_s=(1.5, 5.0), timed=False)
         self._killer.finish()
-        say("quiet")
+        recovered_s = self._killer.measured.worker_recovery_s
+        say(f"{len(recovered_s)} recoveries, the longest {max(recovered_s, default=0.0):.1f} s; quiet from here on")
         health = healthy(self._cluster, self._crowd, self._killer, healthy_s)
         verdict, raw = self._end(traffic)
         raw |= {"seconds": time.monotonic() - begun, "healthy": asdict(health)}
