@@ -54,7 +54,7 @@ def waiting_for(
     if state == State.QUEUED:
         alone = " It will run alone: workers died while it ran." if crashes >= ALONE_CRASHES else ""
         if rescued:
-            return "a free worker: the one that had it is dead, and it goes first." + alone
+            return "a free worker: the one that had it died, or its engine did, and it goes first." + alone
         return "its turn: tenants take turns by the tokens they were served." + alone
     if state == State.DISPATCHED:
         return "a worker to take it; it was picked and sent."

@@ -81,14 +81,16 @@ class Presence:
         self._write_state()
 
     def _write_state(self) -> None:
-        state = self._state
-        try:
-            with self._database.transaction() as session:
-                presence.become(session, self.worker_id, state)
-        except (Unavailable, SQLAlchemyError):
-            _log.warning("the worker's state could not be written yet", state=state)
-        else:
-            self._written = state
+        """One at a time: of two threads that write, the later state has to be the last in the row."""
+        with self._lock:
+            state = self._state
+            try:
+                with self._database.transaction() as session:
+                    presence.become(session, self.worker_id, state)
+            except (Unavailable, SQLAlchemyError):
+                _log.warning("the worker's state could not be written yet", state=state)
+            else:
+                self._written = state
 
     def silence(self) -> None:
         """Stop beating, without waiting for it."""

@@ -58,21 +58,23 @@ SELECT DISTINCT tenant_id, adapter_key FROM jobs WHERE deployment = :deployment 
 UNION SELECT DISTINCT tenant_id, adapter_key FROM jobs WHERE deployment = :deployment AND state = 'running'
 """)
 
-_RESCUED = text("""
-SELECT id AS job, adapter_key AS adapter FROM jobs WHERE deployment = :deployment AND rescued AND state = 'queued'
-  AND tenant_id NOT IN (SELECT id FROM tenants WHERE paused_at IS NOT NULL)
-  AND adapter_key NOT IN (SELECT adapter_id FROM tenant_adapters WHERE paused_at IS NOT NULL)
-ORDER BY seq LIMIT :wanted
-""")
+_NOT_PAUSED = """tenant_id NOT IN (SELECT id FROM tenants WHERE paused_at IS NOT NULL)
+  AND adapter_key NOT IN (SELECT adapter_id FROM tenant_adapters WHERE paused_at IS NOT NULL)"""
 
-_DUE = text("""
+# Only this module's constants enter the statements' text; a caller's values are bound parameters.
+_RESCUED = text(f"""
+SELECT id AS job, adapter_key AS adapter FROM jobs
+WHERE deployment = :deployment AND rescued AND state = 'queued' AND {_NOT_PAUSED}
+ORDER BY seq LIMIT :wanted
+""")  # noqa: S608
+
+_DUE = text(f"""
 SELECT id AS job, tenant_id AS tenant, adapter_key AS adapter, seq,
        extract(epoch FROM deadline - clock_timestamp())::float8 AS left_s
 FROM jobs WHERE deployment = :deployment AND state = 'queued' AND deadline IS NOT NULL
-  AND NOT waits_for_parts AND NOT rescued AND tenant_id NOT IN (SELECT id FROM tenants WHERE paused_at IS NOT NULL)
-  AND adapter_key NOT IN (SELECT adapter_id FROM tenant_adapters WHERE paused_at IS NOT NULL)
+  AND NOT waits_for_parts AND NOT rescued AND {_NOT_PAUSED}
 ORDER BY deadline, seq LIMIT :wanted
-""")
+""")  # noqa: S608
 
 _PLACES = text("""
 SELECT coalesce(d.max_loras, max((w.sizing ->> 'max_loras')::integer), 1) AS max_loras, count(w.id) AS workers,

@@ -49,7 +49,7 @@ def test_a_dead_engine_hands_back_every_job_and_suspects_those_that_were_in_it(r
 
 
 def test_jobs_that_come_while_the_engine_is_away_are_handed_back_at_once(rig: PlannerRig) -> None:
-    """Others have engines that run, and starting this one may take a minute."""
+    """Others have engines that run, and starting this one takes its time."""
     killer = rig.job(0, prompt=Marker.DEATH)
     rig.hold(killer)
     finish(killer)

@@ -113,6 +113,31 @@ def test_a_worker_that_was_declared_dead_lets_its_jobs_go_and_comes_back_as_anot
     until(lambda: presence.worker_id != old and row(system_db, presence.worker_id)["state"] == "ready")
 
 
+def test_of_two_states_told_at_once_the_later_is_the_last_to_be_written(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    presence = make()
+    written: list[str] = []
+    begun, may_end = threading.Event(), threading.Event()
+
+    def become(_session: object, _worker: object, state: str) -> None:
+        if state == "starting":
+            begun.set()
+            assert may_end.wait(10)
+        written.append(state)
+
+    monkeypatch.setattr(rows, "become", become)
+    earlier, later = (threading.Thread(target=presence.become, args=(state,)) for state in ("starting", "ready"))
+    earlier.start()
+    assert begun.wait(10)
+    later.start()
+    later.join(0.3)  # it would be through by now if it did not wait
+    may_end.set()
+    earlier.join()
+    later.join()
+    assert written == ["starting", "ready"]
+
+
 def test_a_worker_that_comes_back_as_another_says_so_later_if_it_cannot_at_once(
     make: Make, system_db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
